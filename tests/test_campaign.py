@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import errno
 import json
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import asdict, astuple
+from pathlib import Path
 
 import pytest
 
 from tests.campaign import __main__ as faults
-from tests.campaign import checks, files, kinds, results, running, schedule
+from tests.campaign import checks, files, kinds, results, running, schedule, watch
 from tests.campaign import setup as preparing
 
 pytestmark = pytest.mark.slow
@@ -43,7 +49,7 @@ def check():
 
 
 def test_a_study_has_the_same_faults_whichever_others_run():
-    every = list(schedule.KINDS)
+    every = list(schedule.PROCESSES)
     all_of_them = [schedule.schedule(3, study, every) for study in range(26)]
     assert schedule.schedule(3, 17, every) == all_of_them[17]
     assert schedule.schedule(4, 17, every) != all_of_them[17]
@@ -52,9 +58,31 @@ def test_a_study_has_the_same_faults_whichever_others_run():
 
 
 def test_all_kinds_come_equally_often():
-    every = list(schedule.KINDS)
-    counts = Counter(f.kind for study in range(25) for f in schedule.schedule(1, study, every))
-    assert set(counts) == set(every) and set(counts.values()) <= {7, 8}
+    for half in (schedule.PROCESSES, schedule.SURROUNDINGS):
+        counts = Counter(f.kind for study in range(25) for f in schedule.schedule(1, study, list(half)))
+        assert set(counts) == set(half) and max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_studies_are_dealt_to_both_halves_and_to_both_htcondors():
+    dealt = [schedule.half_of(study) for study in range(10)]
+    assert [half is schedule.PROCESSES for half, _ in dealt] == [True, True, True, False, False] * 2
+    assert [number for half, number in dealt if half is schedule.SURROUNDINGS] == [0, 1, 2, 3]
+    assert Counter(schedule.suite_of(study) for study in range(40)) == {"trixie": 20, "forky": 20}
+    assert not set(schedule.PROCESSES) & set(schedule.SURROUNDINGS)
+    assert set(schedule.ALONE) <= set(schedule.KINDS)
+
+
+def test_a_fifth_of_the_cases_are_two_faults_within_a_second():
+    cases = [
+        case
+        for half in (schedule.PROCESSES, schedule.SURROUNDINGS)
+        for study in range(40)
+        for case in schedule.cases_of(schedule.schedule(1, study, list(half)))
+    ]
+    pairs = [case for case in cases if len(case) == 2]
+    assert 0.2 <= len(pairs) / len(cases) <= 0.3 and {len(case) for case in cases} == {1, 2}
+    assert all(second.gap <= 1 and not first.beside and first.kind != second.kind for first, second in pairs)
+    assert not any(fault.kind in schedule.ALONE for pair in pairs for fault in pair)
 
 
 def test_what_hits_the_end_of_a_study_comes_last():
@@ -194,3 +222,104 @@ def test_what_is_missing_is_said_before_anything_is_run(tmp_path, monkeypatch, c
     assert faults.main() == 2
     assert "apt-get install libfaketime" in capsys.readouterr().err
     assert preparing.missing_for(["evicted"]) == ""
+
+
+def test_what_took_long_is_said():
+    seen = watch.Watch([10.0, 60.0], [(11.0, "022"), (52.0, "024"), (55.0, "001")])
+    found = watch.recoveries([("worker killed", 9.0), ("evicted", 10.5), ("evicted", 12.0), ("late", 61.0)], seen)
+    assert [(kind, seconds) for kind, seconds, _ in found] == [
+        ("worker killed", 1.0),
+        ("evicted", 49.5),
+        ("evicted", 48.0),
+    ]
+    assert found[1][2].startswith("41 of 50 s passed until HTCondor gave a job's machine up")
+    assert found[1][2].endswith("in between came: evicted.")
+    studies = [studied(n, ["evicted"], recoveries=(("a", 1.0 + n, "b"), ("c", 0.5, "d"))) for n in range(12)]
+    assert [one["seconds"] for one in results.slowest(studies)] == [12.0 - n for n in range(10)]
+
+
+def test_the_checker_knows_nothing_of_the_product():
+    tree = ast.parse(Path(checks.__file__).read_text())
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [a.name for a in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "") or ""]
+        )
+    }
+    assert imported - {""} <= sys.stdlib_module_names
+
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+run = Path(sys.argv[2])
+with (run / "trials.jsonl").open("a") as file:
+    file.write("two\\n" * 8)
+    file.flush()
+    os.fsync(file.fileno())
+part = run / "model.part"
+part.write_text("new")
+descriptor = os.open(part, os.O_RDONLY)
+os.fsync(descriptor)
+part.replace(run / "model.nc")
+folder = os.open(run, os.O_RDONLY)
+os.fsync(folder)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A script that flushes a journal, a file and its folder, run as PRE with the start-up hook."""
+    hook, run = tmp_path / "hook", tmp_path / "run"
+    hook.mkdir()
+    run.mkdir()
+    (run / "trials.jsonl").write_text("one\n")
+    (run / "model.nc").write_text("old")
+    (tmp_path / "code.py").write_text(SCRIPT)
+    shutil.copyfile(preparing.HOOK, hook / "sitecustomize.py")
+
+    def call(fault="", text=""):
+        if fault:
+            (hook / fault).write_text(text)
+        words = [sys.executable, tmp_path / "code.py", "pre", run]
+        done = subprocess.run(words, env={"PYTHONPATH": str(hook)}, capture_output=True, text=True, check=False)
+        told = "".join(path.read_text() for path in hook.glob("*.hit"))
+        return done.returncode, (run / "trials.jsonl").read_text(), (run / "model.nc").read_text(), told
+
+    return call
+
+
+TWO = "two\n" * 8
+
+
+def test_the_hook_does_nothing_without_a_fault(script):
+    assert script() == (0, f"one\n{TWO}", "new", "")
+
+
+def test_a_script_is_killed_at_each_flush_with_its_file_half_written(script):
+    code, journal, model, told = script("flush-pre", "half 1")
+    assert (code, model) == (-9, "old") and journal.startswith("one\ntwo\n") and not journal.endswith("\n")
+    assert told.startswith("flush 1, trials.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("flush", "journal", "model"), [(1, "one\n", "old"), (2, f"one\n{TWO}", "old"), (3, f"one\n{TWO}", "old")]
+)
+def test_a_power_cut_takes_back_what_was_not_flushed(script, tmp_path, flush, journal, model):
+    assert script("flush-pre", f"power {flush}")[:3] == (-9, journal, model)
+    assert not (tmp_path / "run/model.part").exists()  # its name was not flushed either
+
+
+def test_a_script_with_fewer_flushes_leaves_the_fault_to_the_next(script, tmp_path):
+    assert script("flush-pre", "power 8")[0] == 0
+    assert (tmp_path / "hook/flush-pre").read_text() == "power 3"
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [(f"{errno.EDQUOT}|write|", "pre trials.jsonl"), (f"{errno.EIO}|fsync|.part", "pre model.part")],
+)
+def test_the_system_refuses_what_the_fault_says(script, refused, told):
+    code, _, model, said = script("refuse", refused)
+    assert (code, model, said.splitlines()[0]) == (1, "old", told)

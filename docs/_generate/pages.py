@@ -19,6 +19,7 @@ from docs._generate.network import render_network
 from docs._generate.onnx import render_onnx_operators
 from docs._generate.performance import benchmarks, read_results, render_performance
 from docs._generate.study import render_study_reference
+from docs._generate.survival import render_faults, render_slowest, render_survival
 from regiondag.config.keys import describe_study
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -68,6 +69,9 @@ GENERATED: dict[str, Callable[..., str]] = {
     "onnx-operators": render_onnx_operators,
     "study": lambda: render_study_reference(describe_study()),
     "performance": lambda: render_performance(benchmarks(), read_results()),
+    "survival": lambda: render_survival(read_results()),
+    "slowest-recoveries": lambda: render_slowest(read_results()),
+    "faults": lambda: render_faults(read_results()),
     "file": render_file,
     "toctree": render_toctree,
 }

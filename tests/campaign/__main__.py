@@ -11,15 +11,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
 from scripts.bench.common.harness import work_area
 from tests.campaign.checks import Left, Studied
 from tests.campaign.results import FAULTS, finish, note, read_kept
-from tests.campaign.schedule import KINDS, PER_STUDY, schedule
+from tests.campaign.schedule import KINDS, PER_STUDY, SUITES, Fault, half_of, schedule, suite_of
 from tests.campaign.setup import missing_for
 from tests.campaign.study import run_study, run_undisturbed
 
@@ -44,7 +44,7 @@ class Studies:
         arguments = self._arguments
         with self._lock:
             wanted = itertools.count() if arguments.study is None else iter([arguments.study])
-            study = next((number for number in wanted if number not in self._taken), None)
+            study = next((number for number in wanted if number not in self._taken and self.faults_of(number)), None)
             running = len(self._taken) - len(self.done)
             expected = sum(len(found.hit) for found in self.done.values()) + running * arguments.per_study
             late = arguments.until is not None and time.monotonic() - self._begun > arguments.until
@@ -53,24 +53,33 @@ class Studies:
             self._taken.add(study)
             return study
 
-    def work(self, pool: str, undisturbed: Callable[[], Mapping[str, Left]]) -> None:
+    def faults_of(self, study: int) -> list[Fault]:
+        """Return a study's faults: of the kinds of its half that were asked for."""
+        half, number = half_of(study)
+        kinds = [kind for kind in half if kind in self._arguments.kinds]
+        return schedule(self._arguments.seed, number, kinds, self._arguments.per_study) if kinds else []
+
+    def work(self, pool: str, undisturbed: Mapping[str, Future[dict[str, Left]]]) -> None:
         """Run one study after the other on pools of one name."""
-        arguments = self._arguments
+        keep = self._arguments.keep
         while (study := self.next()) is not None:
-            faults = schedule(arguments.seed, study, arguments.kinds, arguments.per_study)
-            found = run_study(pool, self._area / f"study-{study}", study, faults, undisturbed)
+            alone = undisturbed[suite_of(study)].result
+            found = run_study(pool, self._area / f"study-{study}", study, self.faults_of(study), alone)
             with self._lock:
                 self.done[study] = found
-                note(found, arguments.keep)
+                note(found, keep)
 
 
 def campaign(arguments: argparse.Namespace, area: Path) -> list[Studied]:
-    """Run all studies, some at a time, and one that nothing disturbs."""
+    """Run all studies, some at a time, and one that nothing disturbs on each HTCondor."""
     name = f"faults-{os.getpid()}"
     studies = Studies(arguments, area)
     with ThreadPoolExecutor(arguments.pools + 1) as threads:
-        undisturbed = threads.submit(run_undisturbed, f"{name}-undisturbed", area / "undisturbed")
-        works = [threads.submit(studies.work, f"{name}-{n}", undisturbed.result) for n in range(arguments.pools)]
+        alone = {
+            suite: threads.submit(run_undisturbed, f"{name}-{suite}", area / f"undisturbed-{suite}", suite)
+            for suite in (SUITES if arguments.study is None else (suite_of(arguments.study),))
+        }
+        works = [threads.submit(studies.work, f"{name}-{n}", alone) for n in range(arguments.pools)]
         try:
             for work in works:
                 work.result()
@@ -93,7 +102,7 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), metavar="KIND,KIND",
                         help=f"only these of: {', '.join(KINDS)}")  # fmt: skip
     parser.add_argument("--study", type=int, metavar="N", help="this study alone, with the same seed and kinds")
-    parser.add_argument("--pools", type=int, default=3, metavar="N", help="studies at the same time (default 3)")
+    parser.add_argument("--pools", type=int, default=2, metavar="N", help="studies at the same time (default 2)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="add each study to FILE, and go on after those in it")
     parser.add_argument("--until", type=float, metavar="SECONDS", help="begin no study after that; see --keep")
     arguments = parser.parse_args(argv)
@@ -120,8 +129,8 @@ def main() -> int:
         studies = campaign(arguments, area)
     whole = not arguments.quick and arguments.study is None and set(arguments.kinds) == set(KINDS)
     goals = whole and arguments.faults >= FAULTS
-    enough = sum(len(study.hit) for study in studies) >= FAULTS
-    return finish(BENCH, studies, list(KINDS), arguments.seed, goals and enough, goals, arguments.json)
+    enough = sum(len(study.hit) for study in studies) >= FAULTS or arguments.keep is not None
+    return finish(BENCH, studies, KINDS, arguments.seed, goals and enough, goals, arguments.json)
 
 
 if __name__ == "__main__":

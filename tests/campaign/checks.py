@@ -1,14 +1,16 @@
-"""What a study left, beside what the undisturbed one left: trials lost or doubled, torn lines, other champions. Pure.
+"""What a study left, beside what the undisturbed one left: trials lost or doubled, torn lines, other champions.
 
-Reads the journal without the product's own reader, which is one of the things that are tried here.
+Knows nothing of the product's own code, which is what is tried here: Python's standard library alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 NOT_ENDED = "did not end"  # how a problem begins that says so
@@ -53,6 +55,10 @@ class Studied:
     missed: tuple[str, ...]  # kinds that found nothing to hit before the study ended
     resubmitted: int  # by the campaign, as the study had ended without all champions
     seconds: float
+    suite: str = ""  # whose HTCondor ran it
+    pairs: int = 0  # cases of two faults at once
+    cases: int = 0
+    recoveries: tuple[tuple[str, float, str], ...] = ()  # kind, seconds until the next progress, why so long
     problems: tuple[str, ...] = ()  # not ended, no report, processes left ...
     checked: Checked = field(default_factory=Checked)
 
@@ -71,7 +77,19 @@ def studied_from_json(raw: Mapping[str, Any]) -> Studied:
     """Read a study that was kept."""
     checked = Checked(**{**raw["checked"], "notes": tuple(raw["checked"]["notes"])})
     lists = {name: tuple(raw[name]) for name in ("missed", "problems")}
-    return Studied(**{**raw, **lists, "hit": tuple(map(tuple, raw["hit"])), "checked": checked})
+    pairs = {name: tuple(map(tuple, raw[name])) for name in ("hit", "recoveries")}
+    return Studied(**{**raw, **lists, **pairs, "checked": checked})
+
+
+def left_in(journal: Path) -> Left:
+    """Read what a region has, from the folder of its journal."""
+    champion = journal.parent / "champion"
+    model, facts = champion / "model.nc", champion / "metrics.json"
+    return Left(
+        journal.read_bytes() if journal.exists() else b"",
+        hashlib.sha256(model.read_bytes()).hexdigest() if model.exists() else "",
+        json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {},
+    )
 
 
 def check_region(slug: str, left: Left, undisturbed: Left) -> Checked:

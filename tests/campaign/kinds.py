@@ -14,6 +14,7 @@ from nnlib.contract import MODEL_FILE, RESULT_FILE
 from tests.campaign.files import OFTEN, PATIENCE, Inject, corrupted, full_disk, truncated, truncated_checkpoint
 from tests.campaign.running import Running, Seen, wait_until
 from tests.campaign.schedule import Fault
+from tests.campaign.surroundings import SURROUNDINGS
 
 JUMPS = (1800, 300, -60)  # a clock set back stalls HTCondor's timers until it is where it was
 
@@ -173,11 +174,9 @@ def _clock(study: Running, fault: Fault) -> str | None:
 def _pool_restarted(study: Running, fault: Fault) -> str | None:
     down = study.regiondag("pool", "down")
     time.sleep(2 * fault.amount)
-    up = study.regiondag(
-        "pool", "up", "--suite", "trixie", "--simulate-gpus", "4", "--config", study.area / "pool.conf"
-    )
-    if down.returncode or up.returncode:
-        raise RuntimeError(f"pool down: {down.stderr[-300:]}, up: {up.stderr[-600:]}")
+    if down.returncode:
+        raise RuntimeError(f"pool down: {down.stderr[-300:]}")
+    study.pool_up()
     return "down and up"
 
 
@@ -220,4 +219,4 @@ INJECT: dict[str, Inject] = {
     "job held": _held,
     "DAG removed": _dag_removed,
     "input corrupted": corrupted,
-}
+} | SURROUNDINGS

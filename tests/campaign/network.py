@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from tests.campaign.checks import Left, Studied
 from tests.campaign.results import finish, note, read_kept
 from tests.campaign.running import Running, Seen, all_processes, process_space, wait_until
 from tests.campaign.schedule import Fault, schedule
-from tests.campaign.setup import CHANGES, EPOCH_SECONDS, REGIONS, SHORT_LEASE, SLOW_FILES, shorten_lease
+from tests.campaign.setup import CHANGES, HOOK, REGIONS, SHORT_LEASE, shorten_lease
 from tests.campaign.study import Campaign
 from tests.support import made_up_study
 from tests.support.several_machines import Lab, LabError, Machine, entered, home, unusable
@@ -43,7 +44,7 @@ class LabStudy(Running):
     """A study that an ordinary user runs on the lab's manager; `run` is its folder as root sees it from outside."""
 
     def __init__(self, lab: Lab, run: str) -> None:
-        super().__init__("lab", lab.manager.root, RunFolder(lab.manager.root / run.lstrip("/")), {})
+        super().__init__("lab", lab.manager.root, RunFolder(lab.manager.root / run.lstrip("/")), {}, "trixie")
         self.lab, self.inside = lab, run
 
     def regiondag(self, *words: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -80,7 +81,7 @@ def generated(lab: Lab, name: str) -> LabStudy:
         text = text.replace(before, now)
     study.write_text(text, encoding="utf-8")
     hook = here / "sitecustomize.py"
-    hook.write_text(SLOW_FILES.format(epoch=EPOCH_SECONDS), encoding="utf-8")
+    shutil.copyfile(HOOK, hook)
     lab.run(lab.manager, ["chown", "--recursive", f"{USER}:", folder], check=True)
     run = lab.regiondag(["generate", study.name, "--champions", "none", "--quiet"], USER, folder).stdout.strip()
     running = LabStudy(lab, run)
@@ -162,7 +163,7 @@ def campaign(arguments: argparse.Namespace) -> list[Studied]:
         lab.wait_for_slots()
         others = undisturbed(lab)
         for study in wanted:
-            faults = schedule(arguments.seed, study, list(KINDS), PER_STUDY)
+            faults = schedule(arguments.seed, study, list(KINDS), PER_STUDY, together=0)
             found[study] = run_study(lab, study, faults, others)
             note(found[study], arguments.keep)
             if found[study].deviates and arguments.logs:
@@ -185,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{BENCH}: {why}", file=sys.stderr)
         return 1
     studies = campaign(arguments)
-    return finish(BENCH, studies, list(KINDS), arguments.seed, len(studies) >= STUDIES, goals=False, file=None)
+    return finish(BENCH, studies, KINDS, arguments.seed, len(studies) >= STUDIES, goals=False, file=None)
 
 
 if __name__ == "__main__":

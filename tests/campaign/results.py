@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.bench.common.harness import RESULTS, Row, columns, table, to_json
 from tests.campaign.checks import NOT_ENDED, Checked, Studied, studied_from_json
 
-FAULTS, KINDS = 200, 12  # of a whole campaign, at least
+FAULTS, KINDS = 400, 45  # of a whole campaign, at least
+SLOWEST = 10
+SERIES = {"trixie": "HTCondor 23.9", "forky": "HTCondor 25.14"}
 
 
 @dataclass(frozen=True)
@@ -62,20 +66,35 @@ def deviations(studies: Sequence[Studied], seed: int) -> list[str]:
     ]
 
 
+def slowest(studies: Sequence[Studied], count: int = SLOWEST) -> list[dict[str, Any]]:
+    """Return the longest times between a fault and the next line of a journal, one of a study, and why."""
+    found: list[dict[str, Any]] = [
+        {"kind": kind, "study": study.study, "suite": study.suite, "seconds": seconds, "why": why}
+        for study in studies
+        for kind, seconds, why in sorted(study.recoveries, key=lambda recovery: -recovery[1])[:1]
+    ]
+    return sorted(found, key=lambda one: -one["seconds"])[:count]
+
+
 def rows(studies: Sequence[Studied], goals: bool) -> list[Row]:
     """Return the campaign's rows."""
     if not studies:
         return [Row("faults", None, None, "faults", note="no study was run")]
     checked = sum((study.checked for study in studies), Checked())
     hit = [kind for study in studies for kind, _ in study.hit]
+    cases, pairs = sum(study.cases for study in studies), sum(study.pairs for study in studies)
     ended = [study for study in studies if study.ended]
     again = sum(study.resubmitted > 0 for study in ended)
     other = sum(any(not text.startswith(NOT_ENDED) for text in study.problems) for study in studies)
+    suites = Counter(study.suite for study in studies if study.suite)
     trials, least = "trials and final trainings", (FAULTS, KINDS) if goals else (None, None)
     else_wrong = "studies with something else wrong (processes or jobs left, no report, a command refused)"
     return [
         Row(f"faults injected into {len(studies)} studies", len(hit), None, "faults", least[0], higher=True),
         Row("kinds of faults", len(set(hit)), None, "kinds", least[1], higher=True),
+        Row("cases of two faults at once", pairs, None, "cases"),
+        Row("cases of one fault or two", cases, None, "cases"),
+        *(Row(f"studies on {SERIES[suite]}", count, None, "studies") for suite, count in sorted(suites.items())),
         Row("studies that ended by themselves", len(ended) - again, None, "studies"),
         Row("studies that ended once submitted again", again, None, "studies"),
         Row("studies that did not end", len(studies) - len(ended), None, "studies", 0),
@@ -105,15 +124,22 @@ def note(found: Studied, path: Path | None) -> None:
 
 
 def finish(
-    bench: str, studies: Sequence[Studied], kinds: Sequence[str], seed: int, whole: bool, goals: bool, file: Path | None
+    bench: str,
+    studies: Sequence[Studied],
+    kinds: Mapping[str, str],
+    seed: int,
+    whole: bool,
+    goals: bool,
+    file: Path | None,
 ) -> int:
     """Print the tables, keep the results of a whole campaign; 1 if a goal is missed."""
     found, told = rows(studies, goals), deviations(studies, seed)
-    print(table(found), kind_table(studies, kinds), *told, sep="\n\n")
+    print(table(found), kind_table(studies, list(kinds)), *told, sep="\n\n")
     result = to_json(bench, found) | {
         "seed": seed,
-        "kinds": [asdict(count) for count in count_kinds(studies, kinds)],
+        "kinds": [{**asdict(count), "what": kinds[count.kind]} for count in count_kinds(studies, list(kinds))],
         "deviations": told,
+        "slowest": slowest(studies),
         "missed": sorted(kind for study in studies for kind in study.missed),
     }
     for place in (file, RESULTS / f"{bench}.json" if whole else None):

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import sha256_of
 from regiondag.pool.pool import Pool, pool_folder, read_state, require_pool
 from regiondag.run.layout import RunFolder, dagman_file
 from scripts.bench.common.processes import REPOSITORY
-from tests.campaign.checks import Left
+from tests.campaign.checks import Left, left_in
 
+SLOTS = 4
 PYTHON = (sys.executable, "-m", "regiondag")
 
 
@@ -46,9 +46,17 @@ class Seen:
 class Running:
     """One study on one pool."""
 
-    def __init__(self, name: str, area: Path, run: RunFolder, environment: dict[str, str]) -> None:
+    def __init__(self, name: str, area: Path, run: RunFolder, environment: dict[str, str], suite: str = "") -> None:
         self.name, self.area, self.run = name, area, run
         self.environment = environment
+        self.suite = suite
+
+    def pool_up(self) -> None:
+        """Start the pool; RuntimeError when it does not come."""
+        words = ("--suite", self.suite, "--simulate-gpus", str(SLOTS), "--config", self.area / "pool.conf")
+        up = self.regiondag("pool", "up", *words, timeout=600)
+        if up.returncode:
+            raise RuntimeError(f"no pool: {up.stderr.strip()[-600:]}")
 
     @property
     def pool(self) -> Pool:
@@ -134,23 +142,13 @@ class Running:
 
     def left(self) -> dict[str, Left]:
         """Return what each region has now."""
-        return {slug: _left(path) for slug, path in self.journals().items()}
+        return {slug: left_in(path) for slug, path in self.journals().items()}
 
     def set_clock(self, seconds: int) -> None:
         """Let the pool's clock be so far from the machine's; see `clock`."""
         part = self.area / "clock.new"
         part.write_text(f"{seconds:+d}\n", encoding="utf-8")
         part.replace(self.area / "clock")
-
-
-def _left(journal: Path) -> Left:
-    champion = journal.parent / "champion"
-    facts = champion / "metrics.json"
-    return Left(
-        journal.read_bytes() if journal.exists() else b"",
-        sha256_of(champion / "model.nc") if (champion / "model.nc").exists() else "",
-        json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {},
-    )
 
 
 EVENT = re.compile(r"^(\d{3}) \((\d+)\.", re.MULTILINE)

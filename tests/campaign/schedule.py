@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # What each kind does to a study that runs; `kinds.py` has a function for each.
-KINDS = {
+PROCESSES = {
     "trainer killed": "SIGKILL to a training",
     "starter killed": "SIGKILL to a condor_starter",
     "shadow killed": "SIGKILL to a condor_shadow",
@@ -39,10 +39,59 @@ KINDS = {
     "input corrupted": "a data file has other bytes for some seconds",
 }
 
-LAST = ("model truncated",)  # what can hit only the end of a study comes after its other faults
+# ... and `surroundings.py` for these.
+SURROUNDINGS = {
+    "PRE killed at a flush": "SIGKILL to PRE as it waits for the disk; half of what it wrote is there",
+    "POST killed at a flush": "the same in POST",
+    "power cut in PRE": "what PRE had not flushed is gone, and all processes are; the pool is started again",
+    "power cut in POST": "the same in POST",
+    "machine rebooted": "SIGKILL to all processes of the pool at once, and the pool is started again",
+    "shared port killed": "SIGKILL to condor_shared_port",
+    "procd killed": "SIGKILL to condor_procd, by which HTCondor follows processes",
+    "quota reached": "EDQUOT for PRE and POST wherever they write, for 1 to 5 s",
+    "run directory read-only": "EROFS for the same",
+    "result unreadable": "EACCES for POST when it reads result.json, for 1 to 5 s",
+    "disk with errors": "EIO for each flush of PRE, POST and trainings, for 1 to 5 s",
+    "slow disk": "each flush of PRE, POST and trainings takes 1.5 s more, for 5 to 15 s",
+    "script without memory": "a PRE or POST gets no more memory than it has",
+    "training without memory": "a training gets no more memory than it has",
+    "script without open files": "a PRE or POST can open no more files",
+    "input corrupted in transit": "a bit of a job's data is another when it has arrived",
+    "checkpoint corrupted": "a bit of an evicted job's checkpoint is another before the job goes on",
+    "GPU lost": "a training is told in the midst of it that its device is gone",
+    "Python missing": "a job finds no interpreter on its machine, once",
+    "training asked to stop": "SIGTERM to a training, of which HTCondor knows nothing",
+    "training frozen": "SIGSTOP to a training for 1 to 10 s",
+    "script frozen": "SIGSTOP to a PRE or POST for 1 to 10 s",
+    "DAGMan frozen": "SIGSTOP to DAGMan for 1 to 10 s",
+    "DAG held": "condor_hold of DAGMan's job, and condor_release seconds later",
+    "worker vacated": "condor_vacate of all that runs on the worker",
+    "schedd restarted": "condor_restart -schedd",
+    "worker restarted": "condor_restart -startd -fast",
+    "pool reconfigured": "condor_reconfig -all",
+    "submitted twice": "regiondag submit while the DAG runs",
+    "manager upgraded": "all commands are those of another version of regiondag from now on",
+    "folder restored": "a region's folder is replaced by a copy of it, between two scripts",
+}
 
-PER_STUDY = 8
+KINDS = PROCESSES | SURROUNDINGS
+
+LAST = ("model truncated",)  # what can hit only the end of a study comes after its other faults
+ALONE = (
+    "pool stopped",
+    "DAG removed",
+    "power cut in PRE",
+    "power cut in POST",
+    "machine rebooted",
+    "DAG held",
+    "submitted twice",
+    "manager upgraded",
+)  # a person's commands, which may refuse when something else fails as well
+
+PER_STUDY = 16
 MEAN_GAP = 1.5  # seconds between two faults; the wait for something to hit comes on top
+TOGETHER = 0.4  # of the faults get another within a second, where that may be
+SUITES = ("trixie", "forky")  # whose HTCondor runs the studies in turn
 
 
 @dataclass(frozen=True)
@@ -53,9 +102,23 @@ class Fault:
     gap: float
     target: float  # which of those that could be hit
     amount: float  # how much, how long or when exactly
+    beside: bool = False  # hits together with the one before, `gap` seconds after that began
 
 
-def schedule(seed: int, study: int, kinds: Sequence[str], per_study: int = PER_STUDY) -> list[Fault]:
+def suite_of(study: int) -> str:
+    """Return the Debian release whose HTCondor runs a study."""
+    return SUITES[study % len(SUITES)]
+
+
+def half_of(study: int) -> tuple[dict[str, str], int]:
+    """Return the kinds of which a study is hit, and its number among those: three of five get the first half."""
+    fives, rest = divmod(study, 5)
+    return (PROCESSES, 3 * fives + rest) if rest < 3 else (SURROUNDINGS, 2 * fives + rest - 3)
+
+
+def schedule(
+    seed: int, study: int, kinds: Sequence[str], per_study: int = PER_STUDY, together: float = TOGETHER
+) -> list[Fault]:
     """Return the faults of one study.
 
     Kinds are dealt from one pack after the other, so that each comes as often as the others.
@@ -65,10 +128,27 @@ def schedule(seed: int, study: int, kinds: Sequence[str], per_study: int = PER_S
     dealt = [kind for pack in packs for kind in _shuffled(seed, pack, kinds)]
     offset = first - packs.start * len(kinds)
     chance = random.Random(f"{seed} study {study}")
-    return [
-        Fault(kind, _gap(chance), round(chance.random(), 6), round(chance.random(), 6))
-        for kind in sorted(dealt[offset : offset + per_study], key=LAST.__contains__)
-    ]
+    faults: list[Fault] = []
+    for kind in sorted(dealt[offset : offset + per_study], key=LAST.__contains__):
+        gap, target, amount = _gap(chance), round(chance.random(), 6), round(chance.random(), 6)
+        beside = chance.random() < together and bool(faults) and _may_be_beside(faults[-1], kind)
+        faults.append(Fault(kind, round(gap / (4 * MEAN_GAP), 3) if beside else gap, target, amount, beside))
+    return faults
+
+
+def cases_of(faults: Sequence[Fault]) -> list[list[Fault]]:
+    """Return the faults in groups of one, or of two that hit at once."""
+    cases: list[list[Fault]] = []
+    for fault in faults:
+        if fault.beside:
+            cases[-1].append(fault)
+        else:
+            cases.append([fault])
+    return cases
+
+
+def _may_be_beside(first: Fault, kind: str) -> bool:
+    return not first.beside and first.kind != kind and not {first.kind, kind} & set(ALONE)
 
 
 def _shuffled(seed: int, pack: int, kinds: Sequence[str]) -> list[str]:

@@ -13,13 +13,13 @@ from regiondag.pool.pool import pool_folder
 from regiondag.run.layout import RunFolder
 from regiondag.study.job_rules import LEASE
 from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
-from tests.campaign.running import Running, regiondag
+from tests.campaign.running import SLOTS, Running, regiondag
 from tests.support import made_up_study
 
-SLOTS = 4
 REGIONS = 2
+ROUNDS = 3
 
-# Daemons that were killed come back at once; a worker's disk is measured often, for it fills up.
+# Daemons that were killed come back at once, and so does a DAGMan that failed: HTCondor 25 waits five minutes for it.
 POOL_CONFIG = f"""
 NUM_CPUS = {SLOTS}
 MEMORY = 4096
@@ -27,50 +27,12 @@ MASTER_BACKOFF_CONSTANT = 1
 MASTER_BACKOFF_FACTOR = 1.1
 MASTER_BACKOFF_CEILING = 2
 MASTER_RECOVER_FACTOR = 5
+SCHEDULER_UNIVERSE_COOL_DOWN_DURATION = 10
 DEFAULT_USERLOG_FORMAT_OPTIONS = ISO_DATE, SUB_SECOND, UTC
 """
 
-# Python's own start-up hook for PRE, POST and trainings: an epoch takes a while, and while the file `slow` exists a
-# journal is written in small pieces, so that a script can be killed between two of them.
-SLOW_FILES = """\
-import io, os, select
-
-_open, _here = io.open, os.path.dirname(os.path.abspath(__file__))
-
-class _Slow:
-    def __init__(self, file, write):
-        self._file, self.write = file, lambda data: write(file, data)
-    def __getattr__(self, name):
-        return getattr(self._file, name)
-    def __iter__(self):
-        return iter(self._file)
-    def __enter__(self):
-        return self
-    def __exit__(self, *error):
-        self._file.close()
-
-def _epoch(file, data):
-    select.select((), (), (), {epoch})  # time.sleep fails under libfaketime
-    return file.write(data)
-
-def _pieces(file, data):
-    for first in range(0, len(data), 16):
-        file.write(data[first : first + 16])
-        file.flush()
-        select.select((), (), (), 0.03)
-    return len(data)
-
-def _opened(file, mode="r", *words, **options):
-    opened = _open(file, mode, *words, **options)
-    name = os.path.basename(file) if isinstance(file, (str, os.PathLike)) else ""
-    if name == "log.jsonl" and "+" in mode:
-        return _Slow(opened, _epoch)
-    if name == "trials.jsonl" and "a" in mode and os.path.exists(os.path.join(_here, "slow")):
-        return _Slow(opened, _pieces)
-    return opened
-
-io.open = _opened
-"""
+# Python's own start-up hook for PRE, POST and trainings: an epoch takes a while, and faults can hit from inside.
+HOOK = Path(__file__).with_name("start_hook.py")
 
 # What is not as in the studies of the orchestration benchmark. Retries are for machines that are as bad as these.
 CHANGES = {
@@ -79,7 +41,10 @@ CHANGES = {
     # What other regions have settled by then is another thing in a study that was disturbed.
     "method: bayes": "method: bayes\n  share: off",
 }
-EPOCH_SECONDS = 0.1
+HTCONDOR = {"trixie": "23.9.6", "forky": "25.14.1"}
+FINDS_PYTHON = "python=/usr/local/libexec/regiondag/python # what provisioned workers have"
+# One start finds no interpreter, neither by that name nor on PATH.
+NO_PYTHON = "mv {hook}/no-python {hook}/taken 2>/dev/null && echo train >>{hook}/no-python.hit && PATH=/nowhere\n"
 SHORT_LEASE = 40  # seconds until a machine that has vanished is given up
 
 CLOCK_JUMPED = "clock jumped"  # the kind of fault that needs this:
@@ -87,7 +52,7 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")  # Debi
 
 
 @contextmanager
-def prepared(name: str, area: Path, kinds: Sequence[str]) -> Iterator[Running]:
+def prepared(name: str, area: Path, kinds: Sequence[str], suite: str) -> Iterator[Running]:
     """Give a study that is ready to be submitted, on a pool that was started for it; remove both at the end."""
     environment = {n: v for n, v in os.environ.items() if n != "CONDOR_CONFIG"} | {
         "REGIONDAG_POOL": name,
@@ -104,17 +69,14 @@ def prepared(name: str, area: Path, kinds: Sequence[str]) -> Iterator[Running]:
         manager = area / "manager"
         if "manager's disk full" in kinds:
             stack.enter_context(small_disk(manager, 64))
-        run = generate(area, manager, environment)
+        run = generate(area, manager, environment, suite)
         faked = CLOCK_JUMPED in kinds
         _slow_down(run, area, faked)
-        running = Running(name, area, run, environment)
+        running = Running(name, area, run, environment, suite)
         config = area / "pool.conf"
         config.write_text(POOL_CONFIG + (_clock_config(area) if faked else ""), encoding="utf-8")
         stack.callback(running.regiondag, "pool", "down")
-        up = running.regiondag("pool", "up", "--suite", "trixie", "--simulate-gpus", str(SLOTS), "--config", config,
-                               timeout=600)  # fmt: skip
-        if up.returncode:
-            raise NotMeasuredError(f"no pool: {up.stderr.strip()[-600:]}")
+        running.pool_up()
         yield running
 
 
@@ -130,14 +92,14 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
-def generate(area: Path, runs: Path, environment: dict[str, str]) -> RunFolder:
+def generate(area: Path, runs: Path, environment: dict[str, str], suite: str) -> RunFolder:
     """Make the study's run directory."""
-    study = made_up_study.write_study(area, "faults", REGIONS, 2, 2)
+    study = made_up_study.write_study(area, "faults", REGIONS, ROUNDS, 2)
     text = study.read_text(encoding="utf-8")
     for before, now in CHANGES.items():
         text = text.replace(before, now)
     study.write_text(text, encoding="utf-8")
-    words: list[str | Path] = ["--htcondor", "23.9.6", "--champions", "none", "--out", runs, "--quiet"]
+    words: list[str | Path] = ["--htcondor", HTCONDOR[suite], "--champions", "none", "--out", runs, "--quiet"]
     done = regiondag("generate", study, *words, environment=environment)
     if done.returncode:
         raise NotMeasuredError(f"generate: {done.stderr.strip()[-300:]}")
@@ -147,7 +109,7 @@ def generate(area: Path, runs: Path, environment: dict[str, str]) -> RunFolder:
 def _slow_down(run: RunFolder, area: Path, faked: bool) -> None:
     hook = area / "hook"
     hook.mkdir()
-    (hook / "sitecustomize.py").write_text(SLOW_FILES.format(epoch=EPOCH_SECONDS), encoding="utf-8")
+    shutil.copyfile(HOOK, hook / "sitecustomize.py")
     extra = f"export PYTHONPATH={hook}\n"
     if faked:
         clock = _clock(area)
@@ -159,7 +121,9 @@ def _slow_down(run: RunFolder, area: Path, faked: bool) -> None:
     for name in ("pre.sh", "post.sh", "train.sh"):
         script = run.path / name
         text = script.read_text(encoding="utf-8")
-        script.write_text(text.replace("#!/bin/sh\n", f"#!/bin/sh\n{extra}", 1), encoding="utf-8")
+        text = text.replace("#!/bin/sh\n", f"#!/bin/sh\n{extra}", 1)
+        text = text.replace(FINDS_PYTHON, f"{NO_PYTHON.format(hook=hook)}{FINDS_PYTHON}", 1)
+        script.write_text(text, encoding="utf-8")
 
 
 def shorten_lease(submit: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,12 +17,13 @@ from scripts.bench.common.processes import NotMeasuredError
 from tests.campaign.checks import NOT_ENDED, Checked, Left, Studied, check_region
 from tests.campaign.files import Inject
 from tests.campaign.kinds import INJECT
-from tests.campaign.running import Running, wait_until
-from tests.campaign.schedule import Fault
+from tests.campaign.running import Running, Seen, wait_until
+from tests.campaign.schedule import Fault, cases_of, suite_of
 from tests.campaign.setup import prepared
+from tests.campaign.watch import recoveries, watched
 
-PATIENCE = 180.0  # seconds for a study after its last fault; undisturbed it takes about 40
-GRACE = 15.0  # seconds for processes to be gone after the end
+PATIENCE = 300.0  # seconds for a study after its last fault; undisturbed it takes about 40 on a quiet machine
+GRACE = 30.0  # seconds for processes to be gone after the end
 DAEMONS = {"condor_master", "condor_collector", "condor_negotiator", "condor_schedd", "condor_startd",
            "condor_shared_port"}  # fmt: skip
 OWN = {"condor_procd", "GPUs_MONITOR"}
@@ -32,7 +35,7 @@ def run_study(
 ) -> Studied:
     """Run one study to its end under its faults, and compare what it left."""
     begun = time.monotonic()
-    with prepared(name, area, [fault.kind for fault in faults]) as running:
+    with prepared(name, area, [fault.kind for fault in faults], suite_of(study)) as running:
         found = Campaign(running).studied(study, faults, undisturbed, begun)
         if found.deviates:
             keep(running, found)
@@ -47,24 +50,31 @@ class Campaign:
         self.hit: list[tuple[str, str]] = []
         self.missed: list[str] = []
         self.problems: list[str] = []
-        self.again = 0
+        self.struck: list[tuple[str, float]] = []  # kind, and when the fault was over
+        self.again = self.pairs = 0
 
     def studied(
         self, study: int, faults: Sequence[Fault], undisturbed: Callable[[], Mapping[str, Left]], begun: float
     ) -> Studied:
         """Run the study to its end under its faults, and compare what it left."""
         self.submit()
-        for fault in faults:
-            if not self.hit_by(fault):
-                break
-        self.finish()
+        cases = 0
+        with watched(self.running) as watch:
+            for case in cases_of(faults):
+                if not self.hit_by(case):
+                    break
+                cases += 1
+            self.finish()
         problems = [*self.problems, *after(self.running)]
         left = self.running.left()
         checked = sum((check_region(slug, left[slug], other) for slug, other in undisturbed().items()), Checked())
         hit = tuple(self.hit)
         missed = tuple(self.missed) + tuple(fault.kind for fault in faults[len(hit) + len(self.missed) :])
         seconds = round(time.monotonic() - begun, 1)
-        return Studied(study, hit, missed, self.again, seconds, tuple(problems), checked)
+        return Studied(
+            study, hit, missed, self.again, seconds, self.running.suite, self.pairs, cases,
+            recoveries(self.struck, watch), tuple(problems), checked,
+        )  # fmt: skip
 
     def submit(self) -> None:
         """Run `regiondag submit`; a refusal is tried again, as it may be another fault's doing."""
@@ -75,13 +85,22 @@ class Campaign:
             time.sleep(3)
         self.problems.append(f"submit refused: {(done.stderr + done.stdout).strip()[-300:]}")
 
-    def hit_by(self, fault: Fault) -> bool:
-        """Wait for the fault's moment and let it hit; False when the study has ended before."""
-        wait_until(self.running.is_complete, fault.gap, 0.2)
+    def hit_by(self, case: Sequence[Fault]) -> bool:
+        """Wait for the moment of a fault, and let it hit, and what hits beside it; False when the study has ended."""
+        wait_until(self.running.is_complete, case[0].gap, 0.2)
         if self.running.is_complete():
             return False
         if self._is_over():
             self.resubmit()
+        before = len(self.hit)
+        with ThreadPoolExecutor(len(case)) as threads:
+            list(threads.map(self._strike, case))
+        self.pairs += len(self.hit) - before == 2
+        return True
+
+    def _strike(self, fault: Fault) -> None:
+        if fault.beside:
+            time.sleep(fault.gap)
         try:
             what = self.kinds[fault.kind](self.running, fault)
         except Exception as error:  # a command that must work did not: a finding, not the end of the campaign
@@ -90,8 +109,8 @@ class Campaign:
         if what is None:
             self.missed.append(fault.kind)
         else:
+            self.struck.append((fault.kind, time.monotonic()))
             self.hit.append((fault.kind, what))
-        return True
 
     def resubmit(self) -> None:
         """Submit again, and note it."""
@@ -135,11 +154,25 @@ class Campaign:
         return f"DAGMan's job is {self.running.dag_state()}; queue: {queue.strip()[:300] or 'empty'}"
 
 
+def is_staging(seen: Seen) -> bool:
+    """Return whether a process only keeps input files that HTCondor 25's jobs of a machine share.
+
+    Its schedd ends them with the last job. Where schedd or shadow were killed it may forget them; they have a slot of
+    their own without a CPU, and sleep for five minutes at a time.
+    """
+    slot = seen.program == "condor_starter" and any(re.match(r"data\d", word) for word in seen.words)
+    return slot or "--cxfer=staging" in seen.words
+
+
 def after(running: Running) -> list[str]:
     """Return what should not be there after the end: processes, jobs, a missing report."""
 
     def others() -> list[str]:
-        return [" ".join(seen.words[:6]) for seen in running.processes() if seen.program not in DAEMONS | OWN]
+        return [
+            " ".join(seen.words[:6])
+            for seen in running.processes()
+            if seen.program not in DAEMONS | OWN and not is_staging(seen)
+        ]
 
     problems = []
     wait_until(lambda: not others(), GRACE, 0.3)
@@ -162,13 +195,13 @@ def keep(running: Running, found: Studied) -> None:
     (place / "study.json").write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
 
 
-def run_undisturbed(name: str, area: Path) -> dict[str, Left]:
+def run_undisturbed(name: str, area: Path, suite: str) -> dict[str, Left]:
     """Run the study without a fault; NotMeasuredError when even that has no champions."""
-    with prepared(name, area, ()) as running:
+    with prepared(name, area, (), suite) as running:
         alone = Campaign(running)
         alone.submit()
         alone.finish()
         if alone.problems or alone.again:
-            keep(running, Studied(-1, (), (), alone.again, 0.0, tuple(alone.problems)))
+            keep(running, Studied(-1, (), (), alone.again, 0.0, problems=tuple(alone.problems)))
             raise NotMeasuredError(f"the undisturbed study: {alone.problems or 'submitted again'}")
         return running.left()
