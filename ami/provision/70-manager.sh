@@ -10,6 +10,8 @@ if [ -e /etc/condor/config.d/50-regiondag-worker.config ]; then
     echo "70-manager: this machine is a worker (/etc/condor/config.d/50-regiondag-worker.config); use another one" >&2
     exit 1
 fi
+# Between the people of this machine and the credentials of its role.
+apt-get install -y --no-install-recommends nftables
 find "$here/manager" -type f -printf '/%P\n' | while read -r file; do
     case $file in
         */sbin/*) mode=755 ;;
@@ -17,4 +19,4 @@ find "$here/manager" -type f -printf '/%P\n' | while read -r file; do
     esac
     install -D -m "$mode" "$here/manager$file" "$file"
 done
-systemctl enable condor
+systemctl enable condor regiondag-metadata

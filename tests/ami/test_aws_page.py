@@ -17,6 +17,7 @@ PAGE = (AMI / "aws.md").read_text()
 BLOCKS = re.findall(r"(?:^    .*\n)+", PAGE, flags=re.M)
 TYPED = re.sub(r"( |^)#.*", "", "".join(BLOCKS), flags=re.M)  # without comments
 OURS = sorted({found.strip() for found in re.findall(r"\bregiondag ((?:[a-z]+ )[^\n#)|&;]*)", TYPED)})
+OURS += sorted({f"fleet {found.strip()}" for found in re.findall(r"\bregiondag-fleet ([a-z]+[^\n#)|&;]*)", TYPED)})
 
 
 def test_the_page_is_short():

@@ -143,18 +143,19 @@ def test_nothing_of_a_machine_that_stays_itself_is_cleaned_away(tmp_path: Path) 
 def test_a_managers_step_puts_its_files_and_makes_no_key(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for tool in ("systemctl", "install"):
+    for tool in ("systemctl", "install", "apt-get"):
         (tools / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >>{tmp_path}/calls\n')
         (tools / tool).chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": "machine", "ROLE": "manager"}
     subprocess.run(["sh", PROVISION / "70-manager.sh"], check=True, env=environment)
-    *installed, enabled = (tmp_path / "calls").read_text().splitlines()
+    packages, *installed, enabled = (tmp_path / "calls").read_text().splitlines()
     files = [
         f"/{path.relative_to(PROVISION / 'manager')}" for path in (PROVISION / "manager").rglob("*") if path.is_file()
     ]
     assert sorted(line.split()[-1] for line in installed) == sorted(files)
     assert {line.split()[3] for line in installed if "/sbin/" in line} == {"755"}
-    assert enabled == "systemctl enable condor"
+    assert packages.endswith(" nftables")
+    assert enabled == "systemctl enable condor regiondag-metadata"
     for path in (PROVISION / "manager").rglob("*"):
         assert "passwords.d" not in path.parts
         assert "tokens.d" not in path.parts

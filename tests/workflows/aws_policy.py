@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,26 @@ def check_wide_resources(path: Path, reading: Iterable[str] = ("Describe", "List
         if "*" in statement["Resource"]:
             verbs = tuple(reading)
             assert all(action.split(":")[1].startswith(verbs) for action in statement["Action"]), statement["Sid"]
+
+
+Context = Mapping[str, str | tuple[str, ...]]
+
+
+def allows(path: Path, action: str, resource: str, context: Context | None = None) -> bool:
+    """Simulate a call as IAM does: `context` holds what AWS knows of it, such as `aws:RequestTag/regiondag:fleet`."""
+    return any(
+        action in statement["Action"]
+        and any(fnmatchcase(resource, pattern) for pattern in statement["Resource"])
+        and all(_holds(operator, tests, context or {}) for operator, tests in statement.get("Condition", {}).items())
+        for statement in statements(path)
+    )
+
+
+def _holds(operator: str, tests: Mapping[str, Any], context: Context) -> bool:
+    if operator == "Null":
+        return all((key not in context) == (wanted == "true") for key, wanted in tests.items())
+    legal = {key: (wanted,) if isinstance(wanted, str) else tuple(wanted) for key, wanted in tests.items()}
+    if operator == "StringEquals":
+        return all(context.get(key) in wanted for key, wanted in legal.items())
+    assert operator == "ForAllValues:StringEquals", operator
+    return all(set(context.get(key, ())) <= set(wanted) for key, wanted in legal.items())

@@ -51,6 +51,7 @@ PACKAGES = {
     "mcopy": "mtools",
     "mkfs.ext4": "e2fsprogs",
     "mkfs.vfat": "dosfstools",
+    "nft": "nftables",
     "nsenter": "util-linux",
     "qemu-img": "qemu-utils",
     "qemu-system-x86_64": "qemu-system-x86",

@@ -70,6 +70,7 @@ def test_every_call_is_allowed_and_nothing_else_is(called):
 def test_what_changes_something_is_tied_to_the_tag():
     """Only reading, and what has no tag to look at, is allowed everywhere."""
     free = {"ec2:CreateFleet", "iam:PassRole", "iam:CreateServiceLinkedRole", "ec2:RunInstances"}
+    aws_policy.check_wide_resources(POLICIES / "fleet.json")
     for statement in statements("fleet.json"):
         given = set(statement["Action"])
         if all(action.split(":")[1].startswith(("Describe", "Get")) for action in given):
@@ -79,7 +80,7 @@ def test_what_changes_something_is_tied_to_the_tag():
 
 
 def test_instances_cannot_be_started_without_the_tag_nor_with_an_open_metadata_service():
-    started = allowing("fleet.json", "ec2:RunInstances")
+    started = [one for one in statements("fleet.json") if "ec2:RunInstances" in one["Action"]]
     (instances,) = (one for one in started if one["Resource"] == ["arn:aws:ec2:*:*:instance/*"])
     assert instances["Condition"]["Null"] == {"aws:RequestTag/regiondag:fleet": "false"}
     assert instances["Condition"]["StringEquals"] == {"ec2:MetadataHttpTokens": "required"}
@@ -118,3 +119,77 @@ def test_the_examples_token_and_role_are_those_of_the_policies():
     assert readable["Resource"][0].endswith(f":parameter{fleet.token[1]}")
     (handed,) = allowing("fleet.json", "iam:PassRole")
     assert handed["Resource"][0].endswith(f":role/{fleet.instance_profile}")
+
+
+# --- simulated calls ---------------------------------------------------------------------------------------
+
+ARN = "arn:aws:ec2:eu-central-1:123456789012:{}/x"
+IMAGE, SNAPSHOT = "arn:aws:ec2:eu-central-1::image/ami-1", "arn:aws:ec2:eu-central-1::snapshot/snap-1"
+OUR_TAG = {"aws:RequestTag/regiondag:fleet": "demo"}
+OURS = {"ec2:ResourceTag/regiondag:fleet": "demo"}
+OUR_IMAGE = {"aws:ResourceTag/regiondag:manifest": "ab12"}
+IMDSV2 = {"ec2:MetadataHttpTokens": "required"}
+AT_START = {"ec2:CreateAction": "RunInstances"}
+ROLE = "arn:aws:iam::123456789012:role/{}"
+TO_LAMBDA = {"iam:PassedToService": "lambda.amazonaws.com"}
+TO_EC2 = {"iam:PassedToService": "ec2.amazonaws.com"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "action", "resource", "context", "allowed"),
+    [
+        ("fleet", "ec2:RunInstances", ARN.format("instance"), {**OUR_TAG, **IMDSV2}, True),
+        ("fleet", "ec2:RunInstances", ARN.format("instance"), IMDSV2, False),
+        ("fleet", "ec2:RunInstances", ARN.format("instance"), {**OUR_TAG, "ec2:MetadataHttpTokens": "optional"}, False),
+        ("fleet", "ec2:RunInstances", ARN.format("launch-template"), OURS, True),
+        ("fleet", "ec2:RunInstances", ARN.format("launch-template"), {}, False),
+        ("fleet", "ec2:RunInstances", IMAGE, {}, True),
+        ("fleet", "ec2:RunInstances", ARN.format("key-pair"), {}, False),
+        ("fleet", "ec2:CreateFleet", ARN.format("fleet"), OUR_TAG, True),
+        ("fleet", "ec2:CreateFleet", ARN.format("fleet"), {}, False),
+        ("fleet", "ec2:CreateFleet", ARN.format("launch-template"), OURS, True),
+        ("fleet", "ec2:CreateFleet", ARN.format("launch-template"), {}, False),
+        ("fleet", "ec2:CreateFleet", ARN.format("subnet"), {}, True),
+        ("fleet", "ec2:TerminateInstances", ARN.format("instance"), OURS, True),
+        ("fleet", "ec2:TerminateInstances", ARN.format("instance"), {}, False),
+        ("fleet", "ec2:DeleteLaunchTemplate", ARN.format("launch-template"), {}, False),
+        ("fleet", "ec2:CreateTags", ARN.format("instance"), {**OUR_TAG, **AT_START}, True),
+        ("fleet", "ec2:CreateTags", ARN.format("instance"), OUR_TAG, False),
+        ("fleet", "ec2:CreateTags", ARN.format("instance"), {**OURS, "aws:TagKeys": ("regiondag-drain",)}, True),
+        ("fleet", "ec2:CreateTags", ARN.format("instance"), {**OURS, "aws:TagKeys": ("regiondag:fleet",)}, False),
+        ("fleet", "ec2:CreateTags", ARN.format("instance"), {"aws:TagKeys": ("regiondag-drain",)}, False),
+        ("fleet", "iam:PassRole", ROLE.format("regiondag-worker"), TO_EC2, True),
+        ("fleet", "iam:PassRole", ROLE.format("Admin"), TO_EC2, False),
+        ("fleet", "iam:PassRole", ROLE.format("regiondag-worker"), TO_LAMBDA, False),
+        ("fleet", "iam:CreateRole", ROLE.format("x"), {}, False),
+        ("fleet", "ec2:RegisterImage", IMAGE, {}, False),
+        ("bake", "ec2:RegisterImage", IMAGE, {"aws:RequestTag/regiondag:manifest": "a"}, True),
+        ("bake", "ec2:RegisterImage", IMAGE, {}, False),
+        ("bake", "ec2:RegisterImage", SNAPSHOT, OUR_IMAGE, True),
+        ("bake", "ec2:RegisterImage", SNAPSHOT, {}, False),
+        ("bake", "ec2:DeleteSnapshot", SNAPSHOT, {}, False),
+        ("bake", "ec2:RunInstances", ARN.format("instance"), {**OUR_TAG, **IMDSV2}, False),
+        ("worker", "ssm:GetParameter", "arn:aws:ssm:eu-central-1:1:parameter/regiondag/pool-token", {}, True),
+        ("worker", "ssm:GetParameter", "arn:aws:ssm:eu-central-1:1:parameter/other", {}, False),
+        ("worker", "ec2:TerminateInstances", ARN.format("instance"), OURS, False),
+    ],
+)  # fmt: skip
+def test_a_simulated_call_is_answered_as_it_should(policy, action, resource, context, allowed):
+    assert aws_policy.allows(POLICIES / f"{policy}.json", action, resource, context) is allowed
+    if allowed:  # a role has both: its policy, and the boundary of all
+        assert aws_policy.allows(POLICIES / "boundary.json", action, resource, context)
+
+
+def test_the_boundary_is_what_the_three_roles_may_and_no_more():
+    roles = set().union(*(aws_policy.granted(POLICIES / f"{name}.json") for name in ("fleet", "bake", "worker")))
+    assert aws_policy.granted(POLICIES / "boundary.json") == roles
+    for action, resource in (
+        ("iam:PassRole", ROLE.format("Admin")),
+        ("ssm:GetParameter", "arn:aws:ssm:x:1:parameter/x"),
+    ):
+        assert not aws_policy.allows(POLICIES / "boundary.json", action, resource, TO_EC2)
+
+
+def test_the_manager_does_not_bake_and_the_baker_runs_nothing():
+    fleet, bake = (aws_policy.granted(POLICIES / f"{name}.json") for name in ("fleet", "bake"))
+    assert {action for action in fleet & bake if "Describe" not in action} == {"ec2:CreateTags"}
