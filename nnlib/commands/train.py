@@ -7,6 +7,8 @@ import dataclasses
 import math
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nnlib.commands._arguments import (
@@ -19,6 +21,7 @@ from nnlib.commands._arguments import (
     seconds,
 )
 from nnlib.contract import OPTIMIZERS, SCALES, SCHEDULES, Exit, Metric, TrainSettings
+from nnlib.epoch_log import Epoch, open_epoch_log
 from nnlib.errors import EvictedError, MachineError
 from nnlib.shards.tree import RANKS
 from nnlib.spec.metric_names import list_metrics
@@ -88,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("the run")
     run.add_argument("--checkpoint", type=Path, metavar="DIR", help="save the training in this folder, and go on there")
     run.add_argument("--checkpoint-every", type=seconds, metavar="TIME", help="such as 90s, 5m or 2h (default: 5m)")
+    run.add_argument("--log", type=Path, metavar="FILE", help="a line of JSON there for each epoch, as it ends")
     add_threads(run)
     add_device(run)
     run.add_argument(
@@ -108,6 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.refuse(f"missing: {', '.join(missing)}; legal: NETWORK.json DATA.nc --out MODEL.nc, or --trial FILE")
     if arguments.metric and not arguments.valid:
         arguments.refuse("--metric is measured on --valid DATA.nc")
+    if arguments.log and arguments.log.resolve() == arguments.out.resolve():
+        arguments.refuse(f"--log: seen {str(arguments.log)!r}, which is --out; legal: the name of another file")
     if arguments.checkpoint_every and not arguments.checkpoint:
         arguments.refuse("--checkpoint-every needs --checkpoint DIR")
     return _train(arguments)
@@ -128,7 +134,9 @@ def _run_trial(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ()), arguments.init))
+    inputs = (arguments.network, *arguments.data, *(arguments.valid or ()), arguments.init)
+    check_out(arguments.out, inputs)
+    check_out(arguments.log, inputs, "--log")
     check_folder(arguments.checkpoint, "--checkpoint")
     threads = hold_threads(arguments.threads)
     from nnlib.data.sources import open_files
@@ -161,9 +169,18 @@ def _train(arguments: argparse.Namespace) -> int:
     stop, every = Stop(), arguments.checkpoint_every or fit.SAVE_EVERY
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
     try:
-        with fit.stop_at(stop, signals), show_training(settings.epochs, metric) as shown:
+        with (
+            fit.stop_at(stop, signals),
+            show_training(settings.epochs, metric) as shown,
+            _open_log(arguments.log) as add_to_log,
+        ):
+
+            def report(epoch: Epoch) -> None:
+                add_to_log(epoch)
+                shown.epoch(epoch)
+
             keeper = fit.keeper_of(task, arguments.checkpoint, stop, every)
-            found = fit.run(task, threads, shown.epoch, keeper, shown.batch)
+            found = fit.run(task, threads, report, keeper, shown.batch)
     except EvictedError:
         kept = fit.can_resume(arguments.checkpoint)
         then = (
@@ -176,3 +193,11 @@ def _train(arguments: argparse.Namespace) -> int:
     best = f", the best epoch is {found.best_epoch}" if held_out else ""
     tell(f"{arguments.out}: {found.network.parameters} parameters after {found.epochs} epochs{best}")
     return int(Exit.OK)
+
+
+def _open_log(path: Path | None) -> AbstractContextManager[Callable[[Epoch], None]]:
+    """Give what adds an epoch to a log; one that goes on keeps the epochs before it."""
+    if path is None:
+        return nullcontext(lambda _: None)
+    path.touch()
+    return open_epoch_log(path)

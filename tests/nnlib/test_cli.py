@@ -24,6 +24,7 @@ from nnlib.commands import _arguments
 from nnlib.data.file import write_data
 from nnlib.data.sets import Data, as_data_set
 from nnlib.data.stream import open_data
+from nnlib.epoch_log import read_epochs
 from nnlib.model.file import read_model
 from nnlib.spec.metric_names import METRICS
 from nnlib.util import netcdf
@@ -175,6 +176,7 @@ def test_train_on_files_that_follow_one_another(nnlib):
         ("--valid valid.nc --metric q@3", 4, "option metric: metric 'q@3' is not legal"),
         ("--valid none.nc", 4, "none.nc: No such file or directory"),
         ("--out nowhere/model.nc", 4, "nowhere/model.nc: there is no folder nowhere; make it first"),
+        ("--log model.nc", 2, "--log: seen 'model.nc', which is --out; legal: the name of another file"),
         ("--out .", 4, "--out: . is a folder, legal: the name of a file in it"),
         (
             "--out train.nc/model.nc",
@@ -589,7 +591,7 @@ def test_a_reader_that_has_enough(reader):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_training_that_is_stopped_goes_on(nnlib, model, number):
     """With --checkpoint a signal saves, exit code 143; the same command ends with the bits of an undisturbed one."""
-    line = f"{TRAIN} --epochs 60".replace("model.nc", "whole.nc")
+    line = f"{TRAIN} --epochs 60 --log epochs.jsonl".replace("model.nc", "whole.nc")
     assert nnlib(line)[0] == 0
     command = [sys.executable, "-m", "nnlib", *line.replace("whole.nc", "parts.nc").split(), "--checkpoint", "work"]
     environment = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
@@ -607,6 +609,7 @@ def test_a_training_that_is_stopped_goes_on(nnlib, model, number):
     assert code == 0
     assert "resumed from checkpoint.nc: epoch " in err
     assert Path("parts.nc").read_bytes() == Path("whole.nc").read_bytes()
+    assert [one.epoch for one in read_epochs(Path("epochs.jsonl"))] == list(range(1, 61)), "each once"
 
 
 def test_a_training_that_is_stopped_before_its_first_batch(nnlib, monkeypatch):

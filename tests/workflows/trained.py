@@ -16,7 +16,7 @@ from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import create
 
-OUTPUTS = ("result.json", "log.jsonl", "scores.npy", "model.nc", "floor.nc")
+OUTPUTS = ("result.json", "log.jsonl", "scores.npy", "model.nc", "floor.nc", "model.zip")
 
 
 def train(folder: RegionFolder, node: NodeName) -> int:
