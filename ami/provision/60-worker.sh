@@ -3,6 +3,8 @@
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
 
 # Of a machine that is to stay itself the firewall, SSH, the logs and its graphics are its owner's business.
 theirs='^/etc/(nftables|ssh|cloud|systemd/journald|modprobe\.d/regiondag-boot)'
@@ -12,6 +14,7 @@ if [ "$OUTLET" != machine ]; then
     apt-get install -y --no-install-recommends nftables
 fi
 apt-get install -y --no-install-recommends ca-certificates pciutils
+keep_time "$here/chrony.conf"
 
 find "$here/files" -type f -not -name '*.pyc' -printf '/%P\n' | grep -Ev "$theirs" | while read -r file; do
     case $file in
@@ -21,8 +24,9 @@ find "$here/files" -type f -not -name '*.pyc' -printf '/%P\n' | grep -Ev "$their
     install -D -m "$mode" "$here/files$file" "$file"
 done
 
-for unit in "$here"/files/etc/systemd/system/*.service; do
-    [ -e "$unit" ] || continue
+for unit in "$here"/files/etc/systemd/system/*.service "$here"/files/etc/systemd/system/*.timer; do
+    # One without this is started by a timer.
+    grep -q '^\[Install\]' "$unit" || continue
     systemctl enable "$(basename "$unit")"
 done
 systemctl enable condor

@@ -5,6 +5,8 @@
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
 
 if [ -e /etc/condor/config.d/50-regiondag-worker.config ]; then
     echo "70-manager: this machine is a worker (/etc/condor/config.d/50-regiondag-worker.config); use another one" >&2
@@ -19,4 +21,5 @@ find "$here/manager" -type f -printf '/%P\n' | while read -r file; do
     esac
     install -D -m "$mode" "$here/manager$file" "$file"
 done
+keep_time "$here/chrony.conf"
 systemctl enable condor regiondag-metadata

@@ -20,12 +20,18 @@ done
 if [ "$OUTLET" != folder ]; then
     here=$(dirname "$(readlink -f "$0")")
     case $ROLE in
-        worker) units=$(cd "$here/files/etc/systemd/system" && ls -- *.service) settings="HAS_GPU STARTD_ATTRS" ;;
+        worker) units=$(cd "$here/files/etc/systemd/system" && grep -l '^\[Install\]' -- *.service *.timer) settings="HAS_GPU STARTD_ATTRS" ;;
         manager) units="" settings="CONDOR_HOST ALLOW_ADVERTISE_STARTD" ;;
     esac
     for unit in condor.service $units; do
         systemctl is-enabled --quiet "$unit" || { echo "80-validate: $unit is not enabled" >&2; exit 1; }
     done
+    if [ "$OUTLET" != machine ]; then # which may have another program for that
+        systemctl is-enabled --quiet chrony || { echo "80-validate: chrony is not enabled" >&2; exit 1; }
+        # -p: chronyd reads its settings, prints them and ends.
+        chronyd -p -f /etc/chrony/chrony.conf | grep -qx 'makestep 1.0 3' ||
+            { echo "80-validate: the clock is not set to jump at boot alone" >&2; exit 1; }
+    fi
     # Reads what HTCondor will read; a mistake in a file of config.d shows here, not at the first boot.
     # shellcheck disable=SC2086 # words
     condor_config_val -verbose $settings >/dev/null || { echo "80-validate: HTCondor's configuration is wrong" >&2; exit 1; }

@@ -33,3 +33,21 @@ record() {
     sed -i "/^${1%%=*}=/d" "$recorded"
     echo "$1" >>"$recorded"
 }
+
+# Have chrony keep the clock, by the settings in file $1. A machine that stays itself keeps what it has for that.
+keep_time() {
+    if [ "$OUTLET" = machine ] && has_clock; then
+        echo "clock: left to what this machine has for it"
+        return
+    fi
+    apt-get install -y --no-install-recommends chrony
+    install -D -m 644 "$1" "$root/etc/chrony/chrony.conf"
+    systemctl enable chrony
+}
+
+# Whether a program that keeps the clock is installed.
+has_clock() {
+    # shellcheck disable=SC2016 # dpkg's variable
+    dpkg-query --show --showformat '${db:Status-Status}\n' chrony systemd-timesyncd ntpsec openntpd 2>/dev/null |
+        grep -qx installed
+}

@@ -93,15 +93,22 @@ def test_a_step_that_fails_ends_it_and_is_the_last_that_is_named(recipe: Path) -
     assert done.stdout.splitlines()[-1] == "provision: 30-python"
 
 
-def worker_step(tmp_path: Path, outlet: str) -> tuple[list[str], list[str]]:
-    """Run 60-worker.sh with fakes; return where it put files, and which other programs it called."""
+def worker_step(
+    tmp_path: Path, outlet: str, step: str = "60-worker.sh", clock: str = ""
+) -> tuple[list[str], list[str]]:
+    """Run a step with fakes; return where it put files, and which other programs it called.
+
+    `clock` is the package that keeps the machine's time already.
+    """
     tools = tmp_path / "bin"
     tools.mkdir()
+    (tools / "dpkg-query").write_text(f'#!/bin/sh\n[ -z "{clock}" ] || echo installed\n')
+    (tools / "dpkg-query").chmod(0o755)
     for tool in ("apt-get", "systemctl", "passwd", "install"):
         (tools / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >>{tmp_path}/calls\n')
         (tools / tool).chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": outlet}
-    subprocess.run(["sh", PROVISION / "60-worker.sh"], check=True, env=environment)
+    subprocess.run(["sh", PROVISION / step], check=True, env=environment)
     calls = (tmp_path / "calls").read_text().splitlines()
     files = [call.split()[-1] for call in calls if call.startswith("install ")]
     return files, [call for call in calls if not call.startswith("install ")]
@@ -110,11 +117,14 @@ def worker_step(tmp_path: Path, outlet: str) -> tuple[list[str], list[str]]:
 def test_an_image_gets_all_files_and_its_doors_are_closed(tmp_path: Path) -> None:
     files, calls = worker_step(tmp_path, "disk")
     there = {f"/{path.relative_to(PROVISION / 'files')}" for path in (PROVISION / "files").rglob("*") if path.is_file()}
-    assert set(files) == {name for name in there if not name.endswith(".pyc")}
+    assert set(files) == {name for name in there if not name.endswith(".pyc")} | {"/etc/chrony/chrony.conf"}
     assert "passwd --lock root" in calls
     assert "systemctl enable nftables" in calls
-    for unit in (PROVISION / "files/etc/systemd/system").glob("*.service"):
-        assert f"systemctl enable {unit.name}" in calls
+    units = [*(PROVISION / "files/etc/systemd/system").glob("*.*")]
+    for unit in units:
+        wanted = unit.is_file() and "[Install]" in unit.read_text()
+        assert (f"systemctl enable {unit.name}" in calls) is wanted
+    assert len(units) > 6
 
 
 def test_a_machine_that_stays_itself_keeps_firewall_ssh_logs_and_root(tmp_path: Path) -> None:
@@ -124,6 +134,29 @@ def test_a_machine_that_stays_itself_keeps_firewall_ssh_logs_and_root(tmp_path: 
     assert "/etc/condor/config.d/50-regiondag-worker.config" in files
     assert not [call for call in calls if "passwd" in call or "nftables" in call or "disable" in call]
     assert "systemctl enable regiondag-join.service" in calls
+
+
+@pytest.mark.parametrize("step", ["60-worker.sh", "70-manager.sh"])
+def test_every_machine_has_its_clock_kept_by_small_steps(tmp_path: Path, step: str) -> None:
+    files, calls = worker_step(tmp_path, "machine", step)
+    assert "/etc/chrony/chrony.conf" in files
+    assert "apt-get install -y --no-install-recommends chrony" in calls
+    assert "systemctl enable chrony" in calls
+    settings = (PROVISION / "chrony.conf").read_text().splitlines()
+    assert [line for line in settings if line.startswith("makestep")] == ["makestep 1.0 3"], "at boot alone"
+    assert "server 169.254.169.123 prefer iburst minpoll 4 maxpoll 4" in settings
+
+
+@pytest.mark.parametrize("step", ["60-worker.sh", "70-manager.sh"])
+def test_a_machine_that_stays_itself_keeps_what_keeps_its_clock(tmp_path: Path, step: str) -> None:
+    files, calls = worker_step(tmp_path, "machine", step, clock="systemd-timesyncd")
+    assert "/etc/chrony/chrony.conf" not in files
+    assert not [call for call in calls if "chrony" in call]
+
+
+def test_an_image_has_chrony_whatever_it_was_made_of(tmp_path: Path) -> None:
+    _, calls = worker_step(tmp_path, "instance", clock="systemd-timesyncd")
+    assert "systemctl enable chrony" in calls
 
 
 def test_nothing_of_a_machine_that_stays_itself_is_cleaned_away(tmp_path: Path) -> None:
@@ -143,10 +176,11 @@ def test_nothing_of_a_machine_that_stays_itself_is_cleaned_away(tmp_path: Path) 
 def test_a_managers_step_puts_its_files_and_makes_no_key(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for tool in ("systemctl", "install", "apt-get"):
+    for tool in ("systemctl", "install", "apt-get", "dpkg-query"):
         (tools / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >>{tmp_path}/calls\n')
         (tools / tool).chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": "machine", "ROLE": "manager"}
+    (tools / "dpkg-query").write_text("#!/bin/sh\necho installed\n")
     subprocess.run(["sh", PROVISION / "70-manager.sh"], check=True, env=environment)
     packages, *installed, enabled = (tmp_path / "calls").read_text().splitlines()
     files = [

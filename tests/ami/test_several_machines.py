@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ami.gpu_fakes import load
 from tests.support import several_machines
 from tests.support.several_machines import Lab, Machine, until
 from tests.workflows.conftest import STUDY, write_study
@@ -178,6 +179,34 @@ def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run)
     for machine in lab.workers:
         assert not (machine.root / "home/alice").exists()
         assert not lab.run(machine, ["find", "/", "-xdev", "-name", Path(run).name]).stdout
+
+
+def test_a_sick_gpu_is_not_offered_and_the_pool_says_why(lab):
+    """What the self-test writes, read by a real startd while it runs; its second simulated GPU is said to be sick."""
+    worker, selftest = lab.workers[1], load("selftest")
+    why = "XID 79, fell off the bus"
+    values = {"SelfTest": "passed", selftest.SICK: {"GPU-b1223334": why}, selftest.WARNINGS: "none"}
+    config = worker.root / "run/regiondag/selftest.config"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    columns = ["-af:t", "GPUs", "TotalSlotGPUs", "HAS_GPU", "OfflineGPUs", selftest.SICK]
+
+    def slot() -> str:
+        where = 'Machine == "worker2.pool.example" && SlotType == "Partitionable"'
+        argv = ["condor_status", "-constraint", where, *columns]
+        return lab.run(lab.manager, argv, check=True).stdout.strip()
+
+    assert slot().split("\t")[:3] == ["2", "2", "true"]
+    config.write_text(selftest.condor_config(values))
+    try:
+        lab.run(worker, ["condor_reconfig"], check=True)
+        until("the sick GPU to be taken away", lambda: why in slot(), JOB_SECONDS)
+        assert slot().split("\t")[:4] == ["1", "2", "true", "GPU-b1223334"]
+        found = lab.regiondag(["pool", "check"], "alice", "/home/alice").stdout
+        assert why in found
+    finally:
+        config.unlink()
+        lab.run(worker, ["condor_reconfig"], check=True)
+        until("it to be there again", lambda: why not in slot(), JOB_SECONDS)
 
 
 def test_a_machine_that_fails_jobs_gets_no_more_of_them(lab, bobs_jobs):

@@ -25,6 +25,8 @@ def describe(found: Survey, access: AccessPoint) -> Iterator[tuple[str, str]]:
         yield "systems", "; ".join(map(_system, found.systems))
         yield "Python", _pythons(found)
         yield "GPUs", "; ".join(map(_gpu, found.gpus[:SHOWN])) or "none"
+        for machine, why in found.sick_gpus.items():
+            yield "sick GPUs", f"{machine} does not offer {shorten(why, 200)}"
         yield "URLs", _counts(found.plugins) or "no machine gets files by their URLs"
         yield "containers", _containers(found)
     yield "progress", _progress(access)

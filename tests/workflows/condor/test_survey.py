@@ -113,3 +113,15 @@ def test_whatever_a_machine_says_what_is_shown_is_short_and_printable(name, valu
     for text in text_of(found).values():
         assert text.isprintable() and len(text) < 600
     assert found.cpus >= 0 and version_of(parse_ad("Requirements = true\n")) == "?"
+
+
+def test_machines_say_which_gpus_they_do_not_offer():
+    sick = 'RegiondagSickGPUs = "GPU-a0223334: XID 79, fell off the bus"\n'
+    found = look(
+        slot("w1", 'RegiondagSickGPUs = "none"\n'), slot("w2", sick), slot("w3"), slot("w4", sick[:-2] + '\033[2J"\n')
+    )
+    assert list(found.sick_gpus) == ["w2", "w4"]
+    lines = [text for label, text in survey_text.describe(found, ACCESS) if label == "sick GPUs"]
+    assert lines[0] == "w2 does not offer GPU-a0223334: XID 79, fell off the bus"
+    assert "\033" not in lines[1]
+    assert "sick GPUs" not in text_of(look(slot()))

@@ -30,6 +30,8 @@ from regiondag.bake.boot.machine import (
 )
 from regiondag.bake.boot.payload import ENDED, EVICTED, FOR_EVER, PayloadJob
 from regiondag.bake.boot.slot_check import FLEET, NOTICE_SECONDS, QUERIED, check_slot, parse_slots
+from regiondag.bake.boot.time_server import ADDRESS as TIME
+from regiondag.bake.boot.time_server import TimeServer
 from regiondag.errors import BakeError, PoolError, RegiondagError
 from regiondag.fleet.user_data import render_user_data
 from regiondag.pool import lifecycle
@@ -87,6 +89,7 @@ class Boot:
     machine: Machine
     process: subprocess.Popen[bytes]
     metadata: MetadataServer
+    clock: TimeServer
     began: float = field(default_factory=time.monotonic)
 
 
@@ -115,7 +118,10 @@ def _silent(_text: str) -> None:
 @contextmanager
 def _bench(plan: BootPlan, folder: Path) -> Iterator[Bench]:
     started = time.monotonic()
-    for argv in (["link", "set", "lo", "up"], *(["addr", "add", f"{a}/32", "dev", "lo"] for a in (MANAGER, METADATA))):
+    for argv in (
+        ["link", "set", "lo", "up"],
+        *(["addr", "add", f"{a}/32", "dev", "lo"] for a in (MANAGER, METADATA, TIME)),
+    ):
         subprocess.run(["ip", *argv], check=True)
     os.environ["REGIONDAG_HOME"] = str(folder / "home")  # the manager's queue and logs go with the test
     settings = (resource_dir("templates") / "bake" / "pool.conf").read_text(encoding="utf-8")
@@ -141,6 +147,7 @@ def _live_and_be_drained(bench: Bench) -> dict[str, object]:
     """BIOS: join, run a training, be told of a spot interruption during the next one, save it, power off."""
     with _boot(bench, "bios", idle_seconds=600) as boot:
         seconds = _wait_until_joined(bench, boot)
+        _wait(bench, boot, "it has asked Amazon's time service", 60, lambda: boot.clock.asked > 0)
         first, second = PayloadJob(bench.pool, "first"), PayloadJob(bench.pool, "second")
         first.submit(epochs=3)
         _wait(bench, boot, "a job that asks for a GPU has ended", 180, lambda: first.has_event(ENDED))
@@ -184,9 +191,10 @@ def _boot(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[Boot]
     bench.tell(f"booting by {firmware.upper()} ({machine.acceleration})")
     with (
         MetadataServer(make_instance_tree(INSTANCES[firmware]), user_data.encode(), METADATA, 80) as metadata,
+        TimeServer(TIME) as clock,
         run_machine(machine) as process,
     ):
-        yield Boot(machine, process, metadata)
+        yield Boot(machine, process, metadata, clock)
 
 
 def worker_settings(token: str, idle_seconds: int, changes: Mapping[str, object]) -> dict[str, object]:
