@@ -2,6 +2,7 @@
 
 disk.raw        the disk: GPT, boots by BIOS and by UEFI
 manifest.json   what went into it; `hash` names that, not the bits of the disk
+sbom.cdx.json   the same as a bill of materials, with licences, for scanners
 bake.log        all output of the build
 tested.json     written by `regiondag bake test` once everything passed
 ami/            journals of uploads, one per AWS region

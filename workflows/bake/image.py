@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from typing import IO
 from nnlib.contract import sha256_of
 from nnlib.util.files import replace_folder, sync
 from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
+from regiondag.bake.bill import Package, list_packages, write_bill
 from regiondag.bake.disk import TOOLS, make_disk
 from regiondag.errors import BakeError, PoolError, UsageError
 from regiondag.pool.machine import require_machine
@@ -73,9 +73,9 @@ def image_hash(wishes: ImageWishes) -> str:
     """Return twelve digits that change with any file or option of the recipe, and with how the disk is made."""
     folder = resource_dir("ami") / "provision"
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
-    maker = sha256_of(Path(__file__).with_name("disk.py"))
+    makers = [sha256_of(Path(__file__).with_name(name)) for name in ("disk.py", "bill.py")]
     source = (sha256_of(wishes.apt_source),) if wishes.apt_source else ()
-    return recipe_hash(files, wishes.suite, *wishes.options, maker, *source, base=folder)
+    return recipe_hash(files, wishes.suite, *wishes.options, *makers, *source, base=folder)
 
 
 def check_apt_source(path: Path) -> Path:
@@ -130,11 +130,12 @@ def _bake(path: Path, wishes: ImageWishes, tell: Tell) -> None:
         try:
             with log.open("w", encoding="utf-8") as output:
                 image = _make(work, wishes, output, step)
-            manifest = _manifest(work, wishes)
+            manifest, packages = _manifest(work, wishes)
         except (BakeError, PoolError) as error:
             raise BakeError(f"{error}\nall of its output is in {log}") from None
         log.replace(image / "bake.log")
         write_manifest(image, manifest)
+        write_bill(image, manifest, packages)
         sync(image / "disk.raw")
         old = path.with_name(f".old-{path.name}")
         replace_folder(path, image, old)
@@ -159,12 +160,12 @@ def _make(work: Path, wishes: ImageWishes, output: IO[str], step: Tell) -> Path:
     return image
 
 
-def _manifest(work: Path, wishes: ImageWishes) -> Manifest:
+def _manifest(work: Path, wishes: ImageWishes) -> tuple[Manifest, list[Package]]:
     root = root_in(work)
     recorded = read_image_facts((root / IMAGE_FILE).read_text(encoding="utf-8"))
-    packages = dict(list_packages((root / "var/lib/dpkg/status").read_text(encoding="utf-8")))
     wheels = {key.removeprefix("WHEEL_"): value for key, value in recorded.items() if key.startswith("WHEEL_")}
-    return Manifest(
+    packages = list_packages(root, wheels)
+    manifest = Manifest(
         suite=recorded["SUITE"],
         htcondor=recorded["HTCONDOR"],
         python=recorded["PYTHON"],
@@ -173,23 +174,16 @@ def _manifest(work: Path, wishes: ImageWishes) -> Manifest:
         driver_version=recorded.get("DRIVER_VERSION", ""),
         pci_option=recorded["PCI_OPTION"],
         recipe=image_hash(wishes),
-        packages=packages | wheels,
+        packages={package.name: package.version for package in packages},
         fabric_manager="" if (found := recorded.get("FABRIC_MANAGER", "none")) == "none" else found,
     )
+    return manifest, packages
 
 
 def read_image_facts(text: str) -> dict[str, str]:
     """Return the KEY=VALUE lines of /etc/regiondag-image; quotes around a value are left out."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {key: value.strip('"') for key, value in pairs}
-
-
-def list_packages(status: str) -> Iterator[tuple[str, str]]:
-    """Yield name and version of every installed package in the text of /var/lib/dpkg/status."""
-    for paragraph in status.split("\n\n"):
-        fields = dict(re.findall(r"^(Package|Version|Status): (.*)$", paragraph, re.M))
-        if fields.get("Status", "").endswith(" installed"):
-            yield fields["Package"], fields["Version"]
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ doesn't work") where ticks come too late. `scripts/test --no-boot` leaves them o
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import sha256_of
-from regiondag.bake import contents
+from regiondag.bake import bill, contents
 from regiondag.bake.artifact import DiskImage, read_disk_image
 from regiondag.bake.boot import boot_test
 from regiondag.bake.image import ImageWishes, ensure_disk_image
@@ -61,6 +62,13 @@ def test_the_image_is_small_sound_and_says_what_is_in_it(image: DiskImage, tmp_p
     for module in ("nvidia", "nvidia-current"):
         assert f"options {module} NVreg_CheckPCIConfigSpace=0" in inside
     assert f"KERNEL={manifest.kernel}" in inside
+    clock = contents.debugfs(image.disk, ["cat /etc/chrony/chrony.conf"])
+    assert "\nmakestep 1.0 3\n" in clock
+    assert "\nserver 169.254.169.123 prefer " in clock
+    found = json.loads((image.folder / bill.FILE).read_text())
+    assert {part["name"]: part["version"] for part in found["components"]} == manifest.packages
+    licensed = [part["name"] for part in found["components"] if "licenses" in part]
+    assert len(licensed) > len(found["components"]) / 2
     assert contents.find_missing(image.disk) == []
 
 

@@ -79,25 +79,6 @@ def test_what_the_recipe_recorded_is_read_back() -> None:
     }
 
 
-def test_only_packages_that_are_installed_count() -> None:
-    status = """\
-Package: condor
-Status: install ok installed
-Version: 23.9.6+dfsg-2.1
-
-Package: gone
-Status: deinstall ok config-files
-Version: 1
-
-Package: held
-Description: two
- Version: of nothing
-Status: hold ok installed
-Version: 6.12.1-1
-"""
-    assert dict(baking.list_packages(status)) == {"condor": "23.9.6+dfsg-2.1", "held": "6.12.1-1"}
-
-
 def make_image(folder: Path, manifest: Manifest = MANIFEST) -> DiskImage:
     folder.mkdir()
     (folder / "disk.raw").write_bytes(b"disk")
