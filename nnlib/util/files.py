@@ -17,6 +17,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -117,10 +118,23 @@ def _sync_all(folder: Path) -> None:
     """Do so for all that is in a folder; several at a time take a tenth of the time."""
     from concurrent.futures import ThreadPoolExecutor  # most users of this module start faster without
 
-    paths = [folder, *(path for path in folder.rglob("*") if not path.is_symlink())]
+    paths = _walk(folder)
     with ThreadPoolExecutor(SYNCS) as threads:
-        for _ in threads.map(sync, paths):
-            pass
+        # A few at a time: all that wait are kept, and of ten thousand regions that is more than all the rest.
+        while some := list(islice(paths, 16 * SYNCS)):
+            for _ in threads.map(sync, some):
+                pass
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield a folder and all that is in it, but for links; rglob would remember them all."""
+    for place, _, names in os.walk(folder, onerror=_raise):
+        yield Path(place)
+        yield from (path for name in names if not (path := Path(place, name)).is_symlink())
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def append_lines(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from regiondag.condor import classads, client, matching
 from regiondag.condor.environments import check_environments
+from regiondag.condor.graph_size import check_memory
 from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
@@ -67,7 +68,8 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
 
 
 def check_dag(pool: Pool, run: RunFolder) -> Iterator[Finding]:
-    """Let DAGMan's own parser read the whole graph, where the pool has it (HTCondor 24.10 and later)."""
+    """Say what memory the graph takes, and let DAGMan's own parser read it where the pool has that (from 24.10 on)."""
+    yield Finding(f"memory for {run.study_dag.name}", *check_memory(run))
     done = pool.run(["sh", "-c", "command -v condor_dag_checker"], cwd=run.path, capture_output=True)
     if done.returncode != 0:
         yield Finding(

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import sha256_of
+from nnlib.util import files
 from nnlib.util.files import end_of_last_line, locked, replace_folder, write_atomically, write_once
 from tests.nnlib.util.steps import NEW, OLD, WAYS, at_step
 
@@ -253,3 +254,19 @@ def test_the_end_of_the_last_line_is_found_however_long_lines_are(tmp_path):
         path.write_bytes(text)
         for block in (1, 2, 3, 4, 5, 100):
             assert end_of_last_line(path, block) == len(text) - len(text.rpartition(b"\n")[2])
+
+
+def test_all_of_a_folder_is_flushed_a_few_at_a_time(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(files, "sync", flushed.append)
+    monkeypatch.setattr(files, "SYNCS", 2)
+    with files.appearing(tmp_path / "new") as part:
+        for region in range(20):
+            (part / f"{region}" / "trials").mkdir(parents=True)
+            (part / f"{region}" / "data.nc").write_text("x")
+            (part / f"{region}" / "link").symlink_to("data.nc")
+            (part / f"{region}" / "trials" / "link").symlink_to("..")
+    names = {str(path.relative_to(part)) for path in flushed[:-1]}
+    expected = {f"{region}{more}" for region in range(20) for more in ("", "/trials", "/data.nc")}
+    assert names == {".", *expected}
+    assert len(flushed) == 62 and flushed[-1] == tmp_path
