@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.bench.common.processes import REPOSITORY
 from tests.campaign import __main__ as faults
 from tests.campaign import checks, files, kinds, results, running, schedule, watch
 from tests.campaign import setup as preparing
@@ -189,6 +190,12 @@ def test_the_event_log_of_dagman_says_where_it_is(log, state):
     assert running.clusters(log) == [number for number in ("12", "13") if f"({number.zfill(3)}." in log]
 
 
+def test_scripts_are_known_by_their_words():
+    seen = running.Seen(7, ("python3", "-S", "hook.py", "code.pyz", "post", "/run", "germany_t0001", "0"))
+    assert seen.node("post", "/run") == "germany_t0001"
+    assert not seen.node("pre", "/run") and not seen.node("post", "/other")
+
+
 def test_a_job_has_trained_when_its_log_says_so(tmp_path):
     for number, log in (("1", ""), ("2", '{"epoch": 1}\n')):
         folder = tmp_path / f"dir_{number}"
@@ -282,7 +289,7 @@ def script(tmp_path):
     def call(fault="", text=""):
         if fault:
             (hook / fault).write_text(text)
-        words = [sys.executable, tmp_path / "code.py", "pre", run]
+        words = [sys.executable, "-S", hook / "sitecustomize.py", tmp_path / "code.py", "pre", run]
         done = subprocess.run(words, env={"PYTHONPATH": str(hook)}, capture_output=True, text=True, check=False)
         told = "".join(path.read_text() for path in hook.glob("*.hit"))
         return done.returncode, (run / "trials.jsonl").read_text(), (run / "model.nc").read_text(), told
@@ -291,6 +298,12 @@ def script(tmp_path):
 
 
 TWO = "two\n" * 8
+
+
+def test_scripts_are_started_with_the_hook():
+    for name in ("pre.sh", "post.sh"):
+        assert (REPOSITORY / "scripts/dag" / name).read_text().count(preparing.WITHOUT_SITE) == 1
+    assert preparing.FINDS_PYTHON in (REPOSITORY / "scripts/dag/train.sh").read_text()
 
 
 def test_the_hook_does_nothing_without_a_fault(script):

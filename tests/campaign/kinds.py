@@ -16,6 +16,7 @@ from tests.campaign.running import Running, Seen, wait_until
 from tests.campaign.schedule import Fault
 from tests.campaign.surroundings import SURROUNDINGS
 
+STILL_THERE = "has not left the queue"
 JUMPS = (1800, 300, -60)  # a clock set back stalls HTCondor's timers until it is where it was
 
 
@@ -109,7 +110,7 @@ def _script_in_mid_write(kind: str) -> Inject:
         scripts = study.scripts(kind)
         for slug, journal in study.journals().items():
             if scripts and journal.exists() and not _whole(journal):
-                writer = next((seen for seen in scripts if seen.words[4].startswith(slug)), None)
+                writer = next((s for s in scripts if s.node(kind, str(study.run.path)).startswith(slug)), None)
                 if writer and writer.kill():
                     return slug, writer
         return None
@@ -125,7 +126,8 @@ def _script_in_mid_write(kind: str) -> Inject:
             return None
         slug, writer = found
         wait_until(lambda: writer.pid not in {seen.pid for seen in study.processes()}, 5)
-        return f"{writer.words[4]}, {'torn' if not _whole(study.journals()[slug]) else 'whole when it died'}"
+        state = "whole when it died" if _whole(study.journals()[slug]) else "torn"
+        return f"{writer.node(kind, str(study.run.path))}, {state}"
 
     return inject
 
@@ -184,10 +186,13 @@ def _dag_removed(study: Running, fault: Fault) -> str | None:
     if study.dag_state() != "queued" or study.condor("condor_rm", study.cluster()).returncode:
         return None
     time.sleep(4 * fault.amount)
-    again = study.regiondag("submit", study.run.path)
-    if again.returncode:
-        raise RuntimeError(f"submit: {(again.stderr + again.stdout).strip()[-300:]}")
-    return "removed and submitted"
+    refusals = 0
+    # While HTCondor's timers stand still after a clock that was set back, the job stays, and submit says so after 60 s.
+    while (again := study.regiondag("submit", study.run.path)).returncode:
+        refusals += 1
+        if refusals > 1 or STILL_THERE not in again.stderr:
+            raise RuntimeError(f"submit: {(again.stderr + again.stdout).strip()[-300:]}")
+    return f"removed and submitted{', refused once' * refusals}"
 
 
 INJECT: dict[str, Inject] = {

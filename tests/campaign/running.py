@@ -34,6 +34,13 @@ class Seen:
         """The program's name without its folder."""
         return Path(self.words[0]).name if self.words else ""
 
+    def node(self, kind: str, run: str) -> str:
+        """Return the node of which it is the PRE or POST; nothing where it is none."""
+        for first, second, third in zip(self.words, self.words[1:], self.words[2:], strict=False):
+            if (first, second) == (kind, run):
+                return third
+        return ""
+
     def kill(self, number: signal.Signals = signal.SIGKILL) -> bool:
         """Send it a signal; return whether it was still there."""
         try:
@@ -92,7 +99,7 @@ class Running:
 
     def scripts(self, kind: str) -> list[Seen]:
         """Return the running PRE (`pre`) or POST (`post`) scripts, once they are Python."""
-        return [seen for seen in self.processes() if seen.words[2:4] == (kind, str(self.run.path))]
+        return [seen for seen in self.processes() if seen.node(kind, str(self.run.path))]
 
     def trainings(self) -> list[Seen]:
         """Return the running trainings."""

@@ -42,6 +42,7 @@ CHANGES = {
     "method: bayes": "method: bayes\n  share: off",
 }
 HTCONDOR = {"trixie": "23.9.6", "forky": "25.14.1"}
+WITHOUT_SITE = 'exec "$python" -S '  # PRE and POST
 FINDS_PYTHON = "python=/usr/local/libexec/regiondag/python # what provisioned workers have"
 # One start finds no interpreter, neither by that name nor on PATH.
 NO_PYTHON = "mv {hook}/no-python {hook}/taken 2>/dev/null && echo train >>{hook}/no-python.hit && PATH=/nowhere\n"
@@ -122,6 +123,7 @@ def _slow_down(run: RunFolder, area: Path, faked: bool) -> None:
         script = run.path / name
         text = script.read_text(encoding="utf-8")
         text = text.replace("#!/bin/sh\n", f"#!/bin/sh\n{extra}", 1)
+        text = text.replace(WITHOUT_SITE, f'{WITHOUT_SITE}"{hook}/sitecustomize.py" ')
         text = text.replace(FINDS_PYTHON, f"{NO_PYTHON.format(hook=hook)}{FINDS_PYTHON}", 1)
         script.write_text(text, encoding="utf-8")
 

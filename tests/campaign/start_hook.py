@@ -1,4 +1,4 @@
-"""Becomes sitecustomize.py of PRE, POST and trainings: it slows them down, and lets faults hit from inside.
+"""Becomes sitecustomize.py of trainings, and starts PRE and POST: it slows them down, and lets faults hit from inside.
 
 A fault is a file beside this one; `claim` takes it, so that one process is hit. Nothing is done outside the run
 directory and the job's own folder. Python's standard library alone, which all of these have.
@@ -18,8 +18,9 @@ from typing import IO, Any
 
 EPOCH_SECONDS = 0.1
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROLE = next((word for word in sys.orig_argv[2:3] if word in ("pre", "post", "train")), "")
-RUN = os.path.abspath(sys.orig_argv[3]) if ROLE in ("pre", "post") and len(sys.orig_argv) > 3 else ""
+_WORDS = sys.orig_argv
+ROLE = next((word for word in _WORDS[2:5] if word in ("pre", "post", "train")), "")
+RUN = os.path.abspath(_WORDS[_WORDS.index(ROLE) + 1]) if ROLE in ("pre", "post") else ""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -279,3 +280,8 @@ if RUN:
         _flushes = Flushes(how, int(wanted))
 if ROLE == "train" and os.path.exists("trial.json") and claim("flip") is not None:
     _flip()
+if __name__ == "__main__":  # of PRE and POST, which start without site: python -S HOOK CODE ...
+    import runpy
+
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
