@@ -157,6 +157,7 @@ def test_a_study_counts_for_each_kind_that_hit_it():
     counts = {count.kind: astuple(count)[1:6] for count in results.count_kinds(studies, ["evicted", "PRE killed"])}
     assert counts == {"evicted": (3, 2, 1, 1, 0), "PRE killed": (2, 2, 1, 0, 1)}
     assert [study.deviates for study in studies] == [False, True, True]
+    assert results.without_folders("pid 7 -l . -Lock /a/b x=/c pre") == "pid 7 -l . -Lock pre"
     told = results.deviations(studies, 9)
     assert len(told) == 2 and "--seed 9 --study 1" in told[0] and "evicted (what)" in told[0]
 

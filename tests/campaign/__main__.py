@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -19,7 +19,7 @@ from threading import Lock
 from scripts.bench.common.harness import work_area
 from tests.campaign.checks import Left, Studied
 from tests.campaign.results import FAULTS, finish, note, read_kept
-from tests.campaign.schedule import KINDS, PER_STUDY, SUITES, Fault, half_of, schedule, suite_of
+from tests.campaign.schedule import KINDS, PER_STUDY, Fault, half_of, schedule, suite_of
 from tests.campaign.setup import missing_for
 from tests.campaign.study import run_study, run_undisturbed
 
@@ -59,11 +59,11 @@ class Studies:
         kinds = [kind for kind in half if kind in self._arguments.kinds]
         return schedule(self._arguments.seed, number, kinds, self._arguments.per_study) if kinds else []
 
-    def work(self, pool: str, undisturbed: Mapping[str, Future[dict[str, Left]]]) -> None:
+    def work(self, pool: str, undisturbed: Callable[[str], Future[dict[str, Left]]]) -> None:
         """Run one study after the other on pools of one name."""
         keep = self._arguments.keep
         while (study := self.next()) is not None:
-            alone = undisturbed[suite_of(study)].result
+            alone = undisturbed(suite_of(study)).result
             found = run_study(pool, self._area / f"study-{study}", study, self.faults_of(study), alone)
             with self._lock:
                 self.done[study] = found
@@ -74,12 +74,18 @@ def campaign(arguments: argparse.Namespace, area: Path) -> list[Studied]:
     """Run all studies, some at a time, and one that nothing disturbs on each HTCondor."""
     name = f"faults-{os.getpid()}"
     studies = Studies(arguments, area)
+    alone: dict[str, Future[dict[str, Left]]] = {}
+    lock = Lock()
     with ThreadPoolExecutor(arguments.pools + 1) as threads:
-        alone = {
-            suite: threads.submit(run_undisturbed, f"{name}-{suite}", area / f"undisturbed-{suite}", suite)
-            for suite in (SUITES if arguments.study is None else (suite_of(arguments.study),))
-        }
-        works = [threads.submit(studies.work, f"{name}-{n}", alone) for n in range(arguments.pools)]
+
+        def undisturbed(suite: str) -> Future[dict[str, Left]]:
+            with lock:
+                if suite not in alone:
+                    place = area / f"undisturbed-{suite}"
+                    alone[suite] = threads.submit(run_undisturbed, f"{name}-{suite}", place, suite)
+                return alone[suite]
+
+        works = [threads.submit(studies.work, f"{name}-{n}", undisturbed) for n in range(arguments.pools)]
         try:
             for work in works:
                 work.result()

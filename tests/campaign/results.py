@@ -60,10 +60,15 @@ def deviations(studies: Sequence[Studied], seed: int) -> list[str]:
     return [
         f"study {study.study} (repeat: --seed {seed} --study {study.study}): "
         + "; ".join([*study.problems, *study.checked.notes])
-        + f". Faults: {', '.join(f'{kind} ({what})' for kind, what in study.hit)}"
+        + f". Faults: {', '.join(f'{kind} ({without_folders(what)})' for kind, what in study.hit)}"
         for study in studies
         if study.deviates
     ]
+
+
+def without_folders(what: str) -> str:
+    """Return what was hit without the paths of the machine on which it was."""
+    return " ".join(word for word in what.split() if not word.startswith("/") and "=" not in word)[:80].strip()
 
 
 def slowest(studies: Sequence[Studied], count: int = SLOWEST) -> list[dict[str, Any]]:

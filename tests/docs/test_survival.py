@@ -31,6 +31,7 @@ RESULTS = {
         ],
         slowest=[{"kind": "evicted", "suite": "forky", "seconds": 41.6, "why": "40 of 42 s passed until a job began."}],
     ),
+    "faults_earlier": result(("schedd killed", 4), ("evicted", 1)),
     "faults_network": result(("machine lost", 2)),
 }
 
@@ -42,8 +43,8 @@ def test_each_kind_is_in_one_group():
 
 def test_only_kinds_that_were_injected_are_listed():
     lines = render_survival(RESULTS).splitlines()
-    assert len(lines) == 7 and "schedd killed (3)" in lines[2] and "machine lost (2)" in lines[3]
-    assert "5 faults of 1 kinds in 2 studies (2 studies on HTCondor 23.9), in 1 of 4 cases two at once" in lines[5]
+    assert len(lines) == 9 and "schedd killed (7)" in lines[2] and "machine lost (2)" in lines[3]
+    assert "5 faults of 1 kinds in 2 studies (2 studies on HTCondor 23.9), in 1 of 4 cases two at once" in lines[6]
 
 
 def test_each_kind_has_a_line_and_the_slowest_say_why():
