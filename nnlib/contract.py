@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.confusion import Confusion, confusion_of
+from nnlib.plain_file import read_plain
 
 CONTRACT_VERSION = 1
 
@@ -41,6 +42,15 @@ MOST_MEMBERS = 16  # of a blend
 MOST_SETTINGS = 64  # hyperparameters of a recipe
 MOST_CASES = 100_000  # values that a program's metric is the mean of
 MOST_TEXT = 256  # characters of a name or a value in a recipe
+# Of a result, which comes from machines that nobody vouches for.
+LONGEST_RESULT = 16 << 20  # bytes
+LONGEST_REASON = 4000  # characters; more is cut off
+LONGEST_SAID = 10_000  # characters of any other text
+MOST_EPOCHS = 100_000
+MOST_NAMES = 256  # of metrics, of models beside it, of what is said of a machine
+LARGEST = 1e100  # of a figure: its square is a number yet
+LONGEST_TRAINING = 10 * 366 * 86400  # seconds
+DAYS = range(-719_162, 2_932_897)  # since 1970-01-01: the years 1 to 9999
 
 
 class Exit(enum.IntEnum):
@@ -269,7 +279,7 @@ _RESULT_KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
         "a text",
     ),
     (("best_epoch", "epochs", "examples", "customers", "ranks"), int, "a whole number from 0"),
-    (("machine", "gpu", "versions", "compared"), dict, "an object"),
+    (("machine", "gpu", "versions", "metrics", "baseline", "compared"), dict, "an object"),
 )
 
 
@@ -332,7 +342,7 @@ def result_from_json(text: str) -> Result:
         recipe = None if raw.get("recipe") is None else recipe_of(raw["recipe"])
         confusion = None if raw.get("confusion") is None else confusion_of(raw["confusion"])
         read = {"status": status, "curve": tuple(raw.get("curve", ())), "recipe": recipe, "confusion": confusion}
-        read["cases"] = tuple(raw.get("cases", ()))
+        read |= {"cases": tuple(raw.get("cases", ())), "reason": raw.get("reason", "")[:LONGEST_REASON]}
         return Result(**{**known, **read})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
@@ -341,9 +351,17 @@ def result_from_json(text: str) -> Result:
 def read_result(path: Path) -> Result | None:
     """Return the result that a file holds; None where there is none, or none that is whole."""
     try:
-        return result_from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ContractError):
+        return load_result(path)
+    except (OSError, ContractError):
         return None
+
+
+def load_result(path: Path) -> Result:
+    """Return the result that a file holds; OSError where it cannot be read, ContractError where it holds none."""
+    try:
+        return result_from_json(read_plain(path, LONGEST_RESULT).decode())
+    except UnicodeDecodeError as error:
+        raise ContractError(f"{RESULT_FILE}: not a text: {error}") from error
 
 
 def recipe_to_json(recipe: Recipe) -> str:
@@ -432,13 +450,53 @@ def _check_kinds(raw: Mapping[str, Any]) -> None:
     json.dumps(raw, ensure_ascii=False).encode()  # UnicodeEncodeError, a ValueError, for half of a character
     if len(raw.get("cases", ())) > MOST_CASES or type(raw.get("folds", False)) is not bool:
         raise ValueError(f"cases, folds: legal: {MOST_CASES:,} numbers at most, and whether they are folds")
-    if raw.get("seconds", 0.0) < 0:
-        raise ValueError(f"seconds: seen {raw['seconds']!r}, legal: a number from 0")
+    if not 0 <= raw.get("seconds", 0.0) <= LONGEST_TRAINING:
+        raise ValueError(f"seconds: seen {raw['seconds']!r:.40}, legal: 0 to {LONGEST_TRAINING:,}")
     for names, kind, legal in _RESULT_KINDS:
         for name in names:
             value = raw.get(name, kind())
             if type(value) is not kind or (isinstance(value, int) and value < 0):
                 raise ValueError(f"{name}: seen {value!r:.40}, legal: {legal}")
+            if isinstance(value, str) and len(value) > LONGEST_SAID and name != "reason":
+                raise ValueError(f"{name}: seen {len(value):,} characters, legal: {LONGEST_SAID:,} at most")
+    _check_bounds(raw)
+
+
+def _check_bounds(raw: Mapping[str, Any]) -> None:
+    """Raise ValueError for more than any training says, and for names that would steer a terminal."""
+    compared = raw.get("compared", {})
+    for name in ("metrics", "baseline", "compared", "machine", "gpu", "versions"):
+        _check_names(name, raw.get(name, {}))
+    for metrics in compared.values():
+        _check_names("compared", metrics)
+    for name in ("machine", "gpu", "versions"):
+        for value in raw.get(name, {}).values():
+            if type(value) is not str or len(value) > LONGEST_SAID:
+                raise ValueError(f"{name}: seen {value!r:.40}, legal: texts of {LONGEST_SAID:,} characters at most")
+    if len(raw.get("curve", ())) > MOST_EPOCHS:
+        raise ValueError(f"curve: seen {len(raw['curve']):,} numbers, legal: {MOST_EPOCHS:,} at most")
+    for name, most in (("best_epoch", MOST_EPOCHS), ("epochs", MOST_EPOCHS), ("examples", 2**53), ("customers", 2**53)):
+        if raw.get(name, 0) > most:
+            raise ValueError(f"{name}: seen {raw[name]!r:.40}, legal: {most:,} at most")
+    day, seed = raw.get("fitted_until"), raw.get("seed")
+    if day is not None and (type(day) is not int or day not in DAYS):
+        raise ValueError(f"fitted_until: seen {day!r:.40}, legal: a day of the years 1 to 9999")
+    if seed is not None and type(seed) is not int:
+        raise ValueError(f"seed: seen {seed!r:.40}, legal: a whole number")
+    figures = [raw.get("value"), raw.get("stderr"), *raw.get("curve", ()), *raw.get("cases", ())]
+    for metrics in (raw.get("metrics", {}), raw.get("baseline", {}), *compared.values()):
+        figures += metrics.values()
+    for figure in figures:
+        if figure is not None and not abs(figure) <= LARGEST:
+            raise ValueError(f"seen {figure!r:.40}, legal: {LARGEST:g} at most")
+
+
+def _check_names(what: str, named: Mapping[str, Any]) -> None:
+    if len(named) > MOST_NAMES:
+        raise ValueError(f"{what}: seen {len(named):,} names, legal: {MOST_NAMES} at most")
+    for name in named:
+        if not 0 < len(name) <= MOST_TEXT or not name.isprintable():
+            raise ValueError(f"{what}: seen the name {name!r:.60}, legal: {MOST_TEXT} characters that can be printed")
 
 
 def scored_metrics(metric: Metric) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ REGIONDAG = """
     __main__
 """
 NNLIB = """
-    confusion
+    confusion plain_file
     contract
     errors epoch_log progress
     util
@@ -71,6 +71,7 @@ NNLIB = """
 # What the manager's side takes of nnlib.
 SHARED = (
     "confusion",
+    "plain_file",
     "contract",
     "errors",
     "epoch_log",

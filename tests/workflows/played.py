@@ -65,4 +65,6 @@ def run_job(folder: RegionFolder, node: NodeName) -> None:
         (place / name).symlink_to(folder.path / name)
     (place / "log.jsonl").touch()
     result = job.run(trial, place) if trial.recipe is None else run_recipe(trial, place)
+    for name in trial.sha256:
+        (place / name).unlink()  # jobs bring back none of it
     (place / "result.json").write_text(result_to_json(result))

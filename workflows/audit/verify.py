@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from nnlib.contract import (
     CHECKPOINT_FILE,
+    LONGEST_RESULT,
     RESULT_FILE,
     TRIAL_FILE,
     ContractError,
@@ -21,13 +22,14 @@ from nnlib.contract import (
     sha256_of,
     trial_from_json,
 )
+from nnlib.plain_file import read_plain
 from regiondag.audit.lost_records import ADVICE, list_unproposed, name_trials
 from regiondag.condor.events.log import read_settled
 from regiondag.errors import RegiondagError
 from regiondag.run import region_spec
 from regiondag.run.history import OPEN, History, TrialOutcome
 from regiondag.run.journal import Journal, find_breaks
-from regiondag.run.layout import NodeName, RegionFolder, RunFolder
+from regiondag.run.layout import START_FOLDER, NodeName, RegionFolder, RunFolder
 from regiondag.run.manifest import RunManifest, read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.trial_recipes import recipe_in_office
@@ -197,7 +199,7 @@ class _RegionCheck:
 
     def _read(self, path: Path, parse: Callable[[str], Trial] | Callable[[str], Result]) -> Trial | Result | str:
         try:
-            return parse(path.read_text(encoding="utf-8"))
+            return parse(read_plain(path, LONGEST_RESULT).decode())
         except FileNotFoundError:
             return "is missing, though the journal says how the trial ended"
         except OSError as error:
@@ -281,8 +283,9 @@ def _digest(path: Path) -> str:
 
 
 def _checkpoints(run: RunFolder, slugs: Mapping[str, str], check: CheckpointReader) -> Iterator[Mismatch]:
-    pattern = f"trials/*/**/{CHECKPOINT_FILE}"  # one that came back, or waits in the node's folder for its next job
-    for path in (path for slug in slugs for path in sorted(run.region(slug).path.glob(pattern))):
+    patterns = CHECKPOINT_FILE, f"{START_FOLDER}/{CHECKPOINT_FILE}"  # one that came back, or waits for its next job
+    found = (run.region(slug).path.glob(f"trials/*/{pattern}") for slug in slugs for pattern in patterns)
+    for path in (path for some in found for path in sorted(some)):
         try:
             if path.stat().st_size:  # an empty one is that of a training that has ended
                 check(path)

@@ -20,6 +20,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
 MANAGER_CODE = (
     "nnlib.confusion",
     "nnlib.contract",
+    "nnlib.epoch_log",
+    "nnlib.plain_file",
     "nnlib.progress",
     "nnlib.spec.checks",
     "nnlib.spec.json_section",
@@ -59,6 +61,7 @@ OFTEN = ("regiondag.node.pre", "regiondag.node.post", "regiondag.tuning.gp.ask")
 RECOMMEND_CODE = (
     "nnlib.confusion",
     "nnlib.contract",
+    "nnlib.plain_file",
     "nnlib.util.files",
     "nnlib.util.os_errors",
     "regiondag.errors",

@@ -23,6 +23,7 @@ from nnlib.contract import (
 )
 from nnlib.util.files import link_or_copy, write_atomically
 from regiondag.errors import GiveUpError, RegiondagError
+from regiondag.node.brought import read_shape
 from regiondag.node.program_cases import interval_of
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.journal import Journal
@@ -375,6 +376,7 @@ def read_scores(path: Path, models: int, metrics: int = 1, customers: int | None
 
     advice = f"run its node again: regiondag trial rerun {path.parents[4]} {path.parents[2].name} {path.parent.name}"
     try:
+        read_shape(path)  # it fits the file: NumPy would make room for what the header says
         values = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise RegiondagError(f"{path}: cannot be read: {error}; {advice}") from error

@@ -24,12 +24,12 @@ from nnlib.contract import (
     Outputs,
     Result,
     Status,
-    read_result,
     sha256_of,
 )
 from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
+from regiondag.node.brought import digest_of_result, find_contradiction, read_brought, refuse_odd
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder
@@ -80,15 +80,17 @@ def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutc
 
 def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> TrialOutcome:
     journal = Journal(folder.journal)
-    if end.exit_code not in GOES_ON:
-        place = folder.trial(node)
-        (place / spec.outputs.checkpoint).unlink(missing_ok=True)
-        shutil.rmtree(place / START_FOLDER, ignore_errors=True)
     with journal.locked():
         history = journal.read()
         known = history.outcome(node.number)
         if known is None:
+            odd = refuse_odd(folder.trial(node), spec.outputs, _most_bytes(node, spec))
+            if end.exit_code not in GOES_ON:
+                (folder.trial(node) / spec.outputs.checkpoint).unlink(missing_ok=True)
+                shutil.rmtree(folder.trial(node) / START_FOLDER, ignore_errors=True)
             known = read_end(folder, node, end, spec)
+            if odd and known.status != Status.REMOVED:
+                known = replace(known, status=Status.MACHINE, reason=odd)
             _note_machine(folder, end, known)
             if node.number in history.cancelled and known.value is None:
                 known = replace(known, status=Status.REMOVED, reason=CANCELLED)
@@ -111,6 +113,11 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     if node.number is not None and not known.ok:
         check_not_hopeless(spec, state_of(spec, journal.read()))
     return known
+
+
+def _most_bytes(node: NodeName, spec: RegionSpec) -> int:
+    job = spec.job if node.number is not None else spec.final or spec.job
+    return job.max_output or job.disk
 
 
 def _was_said(history: History, known: TrialOutcome) -> bool:
@@ -147,13 +154,15 @@ def _check_worth_another_try(
 def read_end(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> TrialOutcome:
     """Say how and where a node's job ended, by what lies in its folder."""
     place = folder.trial(node)
-    result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
+    (result, wrong), seen = read_brought(place, node), read_job_log(place / JOB_LOG, end.job)
     settled = _classify(place, node, end, result, seen.removed, spec.outputs)
+    if wrong and end.exit_code == Exit.OK:
+        settled = replace(settled, reason=f"{settled.reason}: {wrong}")
     settled = replace(
         settled, reason=make_printable(" ".join(settled.reason.split()))
     )  # as workers and others wrote it
     host = seen.host or (result.host if result and is_host(result.host) else "")
-    return replace(settled, host=host, job=end.job, result=_digest_of_result(place))
+    return replace(settled, host=host, job=end.job, result=digest_of_result(place))
 
 
 def _note_machine(folder: RegionFolder, end: JobEnd, settled: TrialOutcome) -> None:
@@ -169,9 +178,10 @@ def _classify(
     """Say how the job ended, from DAGMan's exit code, the job's result.json, and why HTCondor `removed` it."""
     if end.exit_code == Exit.OK and result and result.status in ENDED_WELL:
         lost = _find_lost(place, result, node, brings)
-        if not lost:
+        wrong = f"{lost} did not come back as the job wrote it" if lost else find_contradiction(place, result)
+        if not wrong:
             return _success(result, node)
-        status, reason = Status.MACHINE, f"{lost} did not come back as the job wrote it"
+        status, reason = Status.MACHINE, wrong
     else:
         status, reason = _failure(end, result.reason if result else "", removed)
     return TrialOutcome(node.number, status, reason, seconds=result.seconds if result else 0.0)
@@ -191,11 +201,6 @@ def _failure(end: JobEnd, said: str, removed: str) -> tuple[Status, str]:
     return Status.MACHINE, said or _describe(end.exit_code)
 
 
-def _digest_of_result(place: Path) -> str:
-    path = place / RESULT_FILE
-    return sha256_of(path) if path.exists() and path.stat().st_size else ""
-
-
 def _find_lost(place: Path, result: Result, node: NodeName, brings: Outputs) -> str:
     """Return which of the files that the job wrote is not here, to the byte; nothing where all are."""
     wanted = {SCORES_FILE: result.scores, FLOOR_FILE: result.floor}
@@ -207,7 +212,10 @@ def _find_lost(place: Path, result: Result, node: NodeName, brings: Outputs) -> 
 
 
 def _is_whole(file: Path, digest: str) -> bool:
-    return file.exists() and sha256_of(file) == digest
+    try:
+        return sha256_of(file) == digest
+    except OSError:
+        return False
 
 
 def _success(result: Result, node: NodeName) -> TrialOutcome:
@@ -241,11 +249,6 @@ def _describe(exit_code: int) -> str:
     return f"the job ended with exit code {exit_code} and no reason; its job.err says more"
 
 
-def _read_result(path: Path, node: NodeName) -> Result | None:
-    result = read_result(path)
-    return result if result and result.node == str(node) else None
-
-
 def write_champion(
     folder: RegionFolder, node: NodeName, settled: TrialOutcome, spec: RegionSpec, won: int | None
 ) -> None:
@@ -255,7 +258,7 @@ def write_champion(
     floor_serves = settled.recipe is not None and trial["recipe"] is None  # instead of the network
     folder.champion_model.parent.mkdir(exist_ok=True)
     copy_atomically(place / (FLOOR_FILE if floor_serves else spec.outputs.model), folder.champion_model)
-    made = _read_result(place / RESULT_FILE, node)
+    made, _ = read_brought(place, node)
     if made and made.confusion and not floor_serves:
         write_atomically(folder.champion_confusion, json.dumps(asdict(made.confusion), ensure_ascii=False) + "\n")
     else:

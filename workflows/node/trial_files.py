@@ -11,8 +11,11 @@ from nnlib.contract import (
     Trial,
     trial_to_json,
 )
+from nnlib.epoch_log import LONGEST_LOG
+from nnlib.plain_file import read_plain
 from nnlib.util.files import write_atomically
 from regiondag.condor.quoting import classad_string
+from regiondag.node.brought import remove_odd
 from regiondag.run.history import History
 from regiondag.run.layout import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RegionFolder
 from regiondag.run.manager_log import say
@@ -54,8 +57,11 @@ def write_attempt(
 def write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
     """Write trial.json, and make the folder what a job of this node finds before its first try or its next one."""
     place = folder.trial(node)
+    place.mkdir(parents=True, exist_ok=True)
+    for odd in remove_odd(place):  # POST has not run where the DAG was removed
+        say(f"{node}: removed what a job left: {odd}")
     start = place / START_FOLDER
-    start.mkdir(parents=True, exist_ok=True)
+    start.mkdir(exist_ok=True)
     brings = trial.outputs
     checkpoint = place / brings.checkpoint
     if checkpoint.exists() and checkpoint.stat().st_size:
@@ -71,6 +77,9 @@ def write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
 
 def _move_log_and_checkpoint(place: Path, start: Path, checkpoint: str) -> None:
     """Let the next job go on from there; the checkpoint last, as a crash between the two is repeated."""
-    log = place / LOG_FILE
-    write_atomically(start / LOG_FILE, log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+    try:
+        log = read_plain(place / LOG_FILE, LONGEST_LOG).decode(errors="replace")
+    except OSError:  # the job begins anew where its checkpoint tells of epochs that no log knows
+        log = ""
+    write_atomically(start / LOG_FILE, log)
     (place / checkpoint).replace(start / checkpoint)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nnlib.contract import RESULT_FILE, TRIAL_FILE, ContractError, result_from_json
+from nnlib.contract import RESULT_FILE, TRIAL_FILE, ContractError, load_result
 from regiondag.condor.events.attempts import Attempt
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.condor.events.log import read_attempts
@@ -148,7 +148,7 @@ def _tasks_of(
         machine: Mapping[str, str] = {}
         versions: Mapping[str, str] = {}
         with suppress(OSError, ContractError):
-            result = result_from_json((place / RESULT_FILE).read_text(encoding="utf-8"))
+            result = load_result(place / RESULT_FILE)
             machine, versions = result.machine, result.versions
         inside = place.relative_to(run.path).as_posix()
         yield Task(

@@ -1,0 +1,161 @@
+"""Nothing that a worker leaves harms the access point: each behaviour is settled by the real POST of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from regiondag.cli import main
+from regiondag.node.post import JobEnd, settle_final, settle_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder
+from tests.workflows.conftest import write_study
+from tests.workflows.generate.test_write_run import create
+from tests.workflows.node.hostile_worker import BEHAVIOURS, SECRET, Behaviour
+from tests.workflows.played import play_job
+
+pytestmark = pytest.mark.slow
+
+GOOD = JobEnd(0, 1, 2, job="12.0")
+SECONDS, MEMORY = 20, 1 << 20  # that POST may take; KB of addresses: what takes more memory fails
+# What POST of a trial writes besides the trial's own folder.
+WRITTEN = ("trials.jsonl", "trials.lock", "manager.log", "machines.json", "machines.lock")
+READERS = (("status",), ("verify",), ("stats",), ("report",), ("report", "--json"), ("explain",))
+STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What POST did."""
+
+    code: int
+    seconds: float
+    said: str
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Return a run whose second trial, and one whose final training, is about to be settled."""
+    made = {}
+    for final in (False, True):
+        place = tmp_path_factory.mktemp("hostile")
+        run = create(write_study(place), place / "runs")
+        folder = run.region("germany")
+        for number in range(4 if final else 1):
+            node = NodeName("germany", number)
+            prepare_trial(folder, node)
+            play_job(folder, node, 0.3 + number / 100)
+            settle_trial(folder, node, GOOD)
+        node = NodeName("germany", None if final else 1)
+        (prepare_final if final else prepare_trial)(folder, node)
+        play_job(folder, node, 0.4, curve=(0.2, 0.4), epochs=2)
+        made[final] = run
+    return made
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda one: one.name)
+def test_what_a_worker_leaves_harms_nothing(runs, tmp_path, capsys, behaviour):
+    if behaviour.name == "a file that may not be read" and os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    run = RunFolder(tmp_path / runs[behaviour.final].path.name)
+    shutil.copytree(runs[behaviour.final].path, run.path, symlinks=True)
+    (tmp_path / "secret").write_text(SECRET)
+    folder, node = run.region("germany"), NodeName("germany", None if behaviour.final else 1)
+    behaviour.leave(folder.trial(node))
+    before = snapshot(tmp_path, folder.trial(node))
+    ended = post(run, node, behaviour)
+    assert ended.seconds < SECONDS, ended
+    assert ended.code == (75 if behaviour.status == "machine" else 0), ended.said
+    assert not re.search(r"Traceback|a bug", ended.said)
+    changed = {name for name, state in snapshot(tmp_path, folder.trial(node)).items() if before.get(name) != state}
+    assert all(Path(name).name in WRITTEN for name in changed), changed
+    see(run, node, behaviour)
+    look(run, node, capsys)
+    assert (tmp_path / "secret").read_text() == SECRET
+    if behaviour.status == "machine":
+        go_on(run, node)
+    assert not any(SECRET in path.read_text(errors="ignore") for path in run.path.rglob("*.json*") if path.is_file())
+
+
+def post(run: RunFolder, node: NodeName, behaviour: Behaviour) -> Ended:
+    """Run POST as DAGMan does, and watch what it takes."""
+    (archive,) = (path.name for path in run.path.glob("*.pyz") if not path.name.startswith("nnlib-"))
+    words = [sys.executable, archive, str(node), str(behaviour.exit_code), "0", "2", "0", "11.0"]
+    log = run.path / "manager.log"
+    told, began = log.stat().st_size if log.exists() else 0, time.monotonic()
+    limited = ["sh", "-c", f'ulimit -v {MEMORY}; exec "$0" "$@"', run.path / "post.sh", *words]
+    try:
+        code = subprocess.run(limited, check=False, timeout=SECONDS).returncode
+    except subprocess.TimeoutExpired:
+        code = -9
+    with log.open("rb") as file:
+        file.seek(told)
+        said = file.read().decode()
+    return Ended(code, time.monotonic() - began, said)
+
+
+def see(run: RunFolder, node: NodeName, behaviour: Behaviour) -> None:
+    """The journal says in a sentence what was seen."""
+    history = Journal(run.region("germany").journal).read()
+    if behaviour.status == "machine":
+        assert history.last_outcome(node.number) is None
+        (fault,) = history.faults_of(node.number)
+        reason = fault.reason
+    else:
+        settled = history.last_outcome(node.number)
+        assert settled.status == behaviour.status
+        reason = settled.reason
+    assert re.search(behaviour.sees, reason), reason
+    assert reason.isprintable() and len(reason) < 5000
+
+
+def look(run: RunFolder, node: NodeName, capsys: pytest.CaptureFixture[str]) -> None:
+    """All that reads a run works, and steers no terminal and no browser."""
+    for words in (*READERS, ("explain", str(node))):
+        code = main([words[0], str(run.path), *words[1:]])
+        said = "".join(capsys.readouterr())
+        assert code in (0, 1), (words, said)
+        assert not STEERS.search(said), (words, STEERS.findall(said))
+        assert SECRET not in said
+    page = (run.path / "report/index.html").read_text()
+    assert "<script>alert" not in page and "<svg onload" not in page
+
+
+def go_on(run: RunFolder, node: NodeName) -> None:
+    """The node's next try, on a machine that does as it is told, ends well."""
+    folder = run.region("germany")
+    prepare, settle = (prepare_final, settle_final) if node.number is None else (prepare_trial, settle_trial)
+    assert prepare(folder, node)
+    assert (folder.trial(node) / "start").is_dir() and not (folder.trial(node) / "start").is_symlink()
+    play_job(folder, node, 0.4, curve=(0.2, 0.4), epochs=2)
+    assert settle(folder, node, GOOD).ok
+    assert [json.loads(line)["event"] for line in folder.journal.read_text().splitlines()].count("attempt") == 1
+
+
+def snapshot(path: Path, without: Path) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for place, folders, files in os.walk(path):
+        if Path(place) == without:
+            folders.clear()
+            continue
+        for name in (*folders, *files):
+            status = (Path(place) / name).lstat()
+            times = 0 if name in folders else status.st_mtime_ns
+            found[str((Path(place) / name).relative_to(path))] = status.st_mode, status.st_size * bool(times), times
+    return found
+
+
+def test_there_are_many():
+    assert len(BEHAVIOURS) >= 40
+    assert len({one.name for one in BEHAVIOURS}) == len(BEHAVIOURS)
