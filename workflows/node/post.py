@@ -17,7 +17,6 @@ from typing import Any
 from nnlib.contract import (
     ENDED_WELL,
     FLOOR_FILE,
-    RESULT_FILE,
     SCORES_FILE,
     TRIAL_FILE,
     Exit,

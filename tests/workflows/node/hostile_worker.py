@@ -17,7 +17,7 @@ import numpy as np
 from nnlib.contract import sha256_of
 
 Leave = Callable[[Path], None]  # of the node's folder
-SECRET = "what only the access point knows"
+SECRET = "what only the access point knows"  # noqa: S105 (no password)
 STEERING = "\x1b[2J\x1b]0;owned\x07\u202e<script>alert(1)</script>\r\n"
 
 
