@@ -7,12 +7,9 @@ taken, and that try counts as its machine's fault.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
-import shutil
 import stat
-import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,6 +53,8 @@ def refuse_odd(place: Path, brings: Outputs, most: int) -> str:
     `most` bytes are what a job may bring back (`job.max_output`): HTCondor holds one that brings more, unless its files
     came another way. Where there was anything of the kind, nothing that the job has brought is kept.
     """
+    if not place.exists():  # nothing has prepared it
+        return ""
     odd = remove_odd(place, hard_links=True)
     names = {path.name for path in place.iterdir()}
     if len(names) > MOST_FILES:
@@ -106,6 +105,8 @@ def _say_odd(entry: os.DirEntry[str], hard_links: bool) -> str:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
+        import shutil  # most POSTs need none of it
+
         shutil.rmtree(path)
     else:
         path.unlink()
@@ -144,8 +145,8 @@ def find_contradiction(place: Path, result: Result) -> str:
         return ""
     except (OSError, UnicodeDecodeError, ContractError) as error:
         return f"{TRIAL_FILE} is not as it was given: {bound(error, 200)}"
-    network, longest = trial.recipe is None and not trial.program, max(result.best_epoch, len(result.curve))
-    if network and longest > trial.train.epochs:
+    longest = max(result.best_epoch, len(result.curve))
+    if trial.network and longest > trial.train.epochs:
         return f"{RESULT_FILE} tells of {longest:,} epochs, legal: {trial.train.epochs:,} at most"
     return _misfit(place / SCORES_FILE, result, trial) if result.scores else ""
 
@@ -169,6 +170,9 @@ def read_shape(path: Path) -> tuple[int, int, int]:
     https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, read without NumPy: POST starts without.
     Raises OSError, and ValueError for what is no such file of float32.
     """
+    import ast  # as PRE needs none of it
+    import struct
+
     with path.open("rb") as file:
         size, head = os.fstat(file.fileno()).st_size, file.read(LONGEST_HEADER)
     if not head.startswith(b"\x93NUMPY\x01\x00"):

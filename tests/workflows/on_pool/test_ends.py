@@ -163,7 +163,7 @@ def test_what_a_worker_writes_without_end_fills_no_disk_and_stops_no_region(pool
     own = script.read_text()
     assert 'exec "$python" "$1" train' in own
     flood = "".join(
-        f"if grep -q '\"region\": \"{name}\"' trial.json; then{FLOOD.format(what=what)}fi\n"
+        f'if grep -q \'"region": "{name}"\' trial.json; then{FLOOD.format(what=what)}fi\n'
         for name, what in (("Germany", germany), ("United Kingdom", kingdom))
     )
     own = own.replace('exec "$python" "$1" train', '"$python" "$1" train')
