@@ -59,6 +59,26 @@ def test_a_workers_token_does_not_open_the_queue():
         assert "condor_token_create" not in text
 
 
+def test_a_workers_token_ends_unless_somebody_says_otherwise(tmp_path):
+    """HTCondor takes the last -lifetime (tried on 23.9 and 25.14); without one a token is good for ever."""
+    for name, text in (("condor_token_create", 'echo "$@"'), ("condor_config_val", "echo pool.example")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    program = AMI / "provision/manager/usr/local/sbin/regiondag-worker-token"
+    for more, last in (([], "7776000"), (["-lifetime", "3600"], "3600"), (["-key", "NEW"], "7776000")):
+        done = subprocess.run(
+            ["sh", program, *more],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        words = done.stdout.split()
+        assert words[:2] == ["-identity", "worker@pool.example"]
+        assert re.findall(r"-lifetime (\S+)", done.stdout)[-1] == last
+        assert all(word in words for word in more)
+
+
 def test_no_port_is_open_to_the_world():
     assert "0.0.0.0/0" not in PAGE
     assert re.findall(r"--port (\d+)", PAGE) == ["9618", "22"]
