@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nnlib.contract import TRIAL_FILE
+from nnlib.contract import ENDED_WELL, RESULT_FILE, TRIAL_FILE, read_result
 from regiondag.run.history import History
-from regiondag.run.layout import RegionFolder
+from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.util.text import list_some
 
 ADVICE = "`regiondag repair RUN` makes the lines anew from the trials' own files; or restore the journal from a copy"
@@ -14,6 +14,14 @@ def list_unproposed(folder: RegionFolder, history: History) -> list[int]:
     """Return trials that have a trial.json, which PRE writes after the line that proposes it, and no such line."""
     numbers = (int(path.parent.name) for path in folder.path.glob(f"trials/[0-9]*/{TRIAL_FILE}"))
     return sorted(number for number in numbers if number not in history.proposals)
+
+
+def list_unsettled(folder: RegionFolder, history: History) -> list[int]:
+    """Return trials whose result says that they ended well, and of whose end the journal says nothing."""
+    waiting = set(history.proposals) - set(history.settled) - history.reopened
+    nodes = [NodeName(folder.path.name, number) for number in sorted(waiting)]
+    results = [(node.number, read_result(folder.trial(node) / RESULT_FILE)) for node in nodes]
+    return [number for number, result in results if number is not None and result and result.status in ENDED_WELL]
 
 
 def is_gone(folder: RegionFolder) -> bool:

@@ -11,8 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from nnlib.contract import (
     CHECKPOINT_FILE,
+    FLOOR_FILE,
     LONGEST_RESULT,
     RESULT_FILE,
+    SCORES_FILE,
     TRIAL_FILE,
     ContractError,
     Result,
@@ -24,6 +26,7 @@ from nnlib.contract import (
 )
 from nnlib.plain_file import read_plain
 from regiondag.audit.lost_records import ADVICE, list_unproposed, name_trials
+from regiondag.audit.older_copies import Marks, list_older, read_marks
 from regiondag.condor.events.log import read_settled
 from regiondag.errors import RegiondagError
 from regiondag.run import region_spec
@@ -73,10 +76,11 @@ def verify(run: RunFolder, progress: Progress, check_checkpoint: CheckpointReade
     """Check all of a run; RegiondagError for a folder that is none."""
     manifest = read_manifest(run)
     found: list[Mismatch | Expected] = list(_manifest(run, manifest))
-    outcomes, settled = 0, read_settled(run)
+    outcomes, settled, marks = 0, read_settled(run), read_marks(run)
     for done, slug in enumerate(manifest.regions):
         progress(done, len(manifest.regions))
-        checks = _RegionCheck(run, run.region(slug), slug, manifest.sha256, settled.get(slug, {}).keys())
+        posted = settled.get(slug, {}).keys() | marks.settled.get(slug, {}).keys()
+        checks = _RegionCheck(run, run.region(slug), slug, manifest.sha256, posted, marks)
         found += checks.run()
         outcomes += checks.outcomes
     expected = [check for check in found if isinstance(check, Expected)]
@@ -102,10 +106,16 @@ class _RegionCheck:
     """Checks one region."""
 
     def __init__(
-        self, run: RunFolder, folder: RegionFolder, slug: str, digests: Mapping[str, str], settled: Set[int | None]
+        self,
+        run: RunFolder,
+        folder: RegionFolder,
+        slug: str,
+        digests: Mapping[str, str],
+        settled: Set[int | None],
+        marks: Marks,
     ) -> None:
         self.run_folder, self.folder, self.slug, self.digests = run, folder, slug, digests
-        self.settled = settled  # what by DAGMan's log is
+        self.settled, self.marks = settled, marks  # what is by DAGMan's log, or by manager.log
         self.outcomes = 0
 
     def run(self) -> list[Mismatch | Expected]:
@@ -118,6 +128,8 @@ class _RegionCheck:
             advice = f"{RESTORE}; nothing else of the region can be checked without it"
             return [Mismatch(self._inside(Path(path)), seen, advice)]
         checks = [*self._spec(spec), *self._journal(history), *self._start(), *self._champion(history)]
+        older = list_older(self.folder, spec, history, self.marks)
+        checks += [Mismatch(self._inside(path), seen, advice) for path, seen, advice in older]
         ends = [*sorted(history.settled.items()), *([(None, history.final)] if history.final else [])]
         for number, settled in ends:
             self.outcomes += 1
@@ -136,8 +148,8 @@ class _RegionCheck:
         name = self._inside(self.folder.journal)
         breaks = find_breaks(Journal(self.folder.journal).lines())
         if breaks:
-            lines = f"line{'s' if len(breaks) > 1 else ''} {', '.join(map(str, breaks[:4]))}"
-            seen = f"{lines}: not what followed the line before; a line was removed, changed, doubled or moved"
+            numbers = f"line{'s' if len(breaks) > 1 else ''} {', '.join(map(str, breaks[:4]))}"
+            seen = f"{numbers}: not what followed the line before; a line was removed, changed, doubled or moved"
             yield Mismatch(name, seen, ADVICE)
         lost = list_unproposed(self.folder, history)
         if lost:
@@ -192,8 +204,10 @@ class _RegionCheck:
         if isinstance(result, Result):
             for seen in _contradictions(result, settled, node):
                 yield Mismatch(self._inside(place / RESULT_FILE), seen, again)
-            if result.model:
-                yield Expected(place / spec.outputs.model, result.model, self._inside(place / RESULT_FILE), again)
+            brought = {spec.outputs.model: result.model, SCORES_FILE: result.scores, FLOOR_FILE: result.floor}
+            for name, digest in brought.items():
+                if digest:
+                    yield Expected(place / name, digest, self._inside(place / RESULT_FILE), again)
             if settled.result:
                 yield Expected(place / RESULT_FILE, settled.result, self._inside(self.folder.journal), again)
 

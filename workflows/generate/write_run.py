@@ -227,6 +227,7 @@ class _Writer:
         for name, pieces in renderer.files():
             with (self.part.path / name).open("w", encoding="utf-8") as file:
                 file.writelines(pieces)
+            self._note(name)
 
     def _python(self) -> str:
         """Return the Python of PRE and POST; where a DAG cannot name it, as in a folder with spaces, what starts it."""

@@ -8,6 +8,7 @@ Packed into the run directory, so that a run in progress never meets newer code.
 from __future__ import annotations
 
 import errno
+import os
 import re
 import sys
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regiondag.errors import GiveUpError, RegiondagError, TryAgainError
-from regiondag.run.layout import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_node
+from regiondag.run.layout import REPORT_NODE, SETTLED_BEFORE, NodeName, RunFolder, parse_node
 from regiondag.run.manager_log import say
 
 if TYPE_CHECKING:
@@ -46,14 +47,39 @@ def main(argv: list[str] | None = None) -> int:
     except Exception:
         say(f"{note}: exit 1: {_bug()}")
         return 1
-    say(f"{note}: exit {code}")
+    say(f"{note}: exit {code}{'' if code else _mark(RunFolder(Path(run)), kind, node)}")
     return code
+
+
+def _mark(run: RunFolder, kind: str, name: str) -> str:
+    """Return what is noted of the records that a script has written; the report's are none."""
+    from regiondag.node.journal_mark import mark
+
+    if name == REPORT_NODE:
+        return ""
+    node = parse_node(name)
+    return mark(run.region(node.slug), kind, node)
+
+
+def _refuse_copy(run: RunFolder, node: NodeName) -> None:
+    """Raise GiveUpError where the DAG is not this folder's: that of a copy names the scripts of the run it is of."""
+    log = os.environ.get("_CONDOR_DAGMAN_LOG", "")
+    theirs = Path(log).parent  # a run, or a region of one; any other folder has a DAG of the user's own
+    if not log or not any(RunFolder(place).manifest.is_file() for place in (theirs, theirs.parent.parent)):
+        return
+    if any(theirs.samefile(own) for own in (run.path, run.region(node.slug).path)):
+        return
+    raise GiveUpError(
+        f"the DAG in {theirs} is a copy's and would work on {run.path}; nothing was done: remove it from the queue, "
+        f"then type: regiondag submit {run.path}"
+    )
 
 
 def _pre(run: RunFolder, name: str) -> int:
     from regiondag.run.journal import Journal
 
     node = parse_node(name)
+    _refuse_copy(run, node)
     if node.number is None:
         from regiondag.node.pre_final import prepare_final as prepare
     else:

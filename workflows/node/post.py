@@ -32,6 +32,7 @@ from regiondag.node.brought import digest_of_result, find_contradiction, read_br
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder
+from regiondag.run.manager_log import say
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, has_nothing_to_go_on_with, state_of
 from regiondag.run.sick_machines import note_end
@@ -82,6 +83,11 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     with journal.locked():
         history = journal.read()
         known = history.outcome(node.number)
+        if known is not None and known.job and end.job not in ("", known.job):
+            say(
+                f"{node}: job {end.job} ended after job {known.job} was settled, which stays: two DAGMans work on this "
+                f"run; end one of them (`condor_q -dag` lists them), then type: regiondag verify {folder.run.path}"
+            )
         if known is None:
             odd = refuse_odd(folder.trial(node), spec.outputs, _most_bytes(node, spec))
             if end.exit_code not in GOES_ON:

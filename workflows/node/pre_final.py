@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from nnlib.contract import TRIAL_FILE, Recipe, Trial, sha256_of, trial_to_json
+from regiondag.audit.lost_records import ADVICE, list_unproposed, list_unsettled, name_trials
 from regiondag.errors import GiveUpError
 from regiondag.node.choice import choose_for_all, recipes_to_compare, serve_region
 from regiondag.node.choice_alone import choose_alone
@@ -18,6 +20,7 @@ from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.observations import observe_trials
 from regiondag.run.proposal import make_request
 from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.start_time import has_expired
 from regiondag.study.space import seed_of
 from regiondag.trainers.jobs import jobs_of
 from regiondag.tuning.propose import expect_gain, propose, rank_trials
@@ -45,6 +48,7 @@ def _prepare_final(folder: RegionFolder, node: NodeName, spec: RegionSpec) -> bo
         return number is not None and _prepare_own(folder, spec, node, number)
     with journal.locked():
         history = journal.read()
+        _check_complete(folder, spec, history)
         spec = start_from_model(folder, spec)
         if history.outcome(None):
             if _is_up_to_date(folder, spec, history):
@@ -56,6 +60,18 @@ def _prepare_final(folder: RegionFolder, node: NodeName, spec: RegionSpec) -> bo
     write_trial(folder, node, _make_final(folder, spec, node, history, winner, spec.incumbent))
     write_attempt(folder, node, spec, history)
     return True
+
+
+def _check_complete(folder: RegionFolder, spec: RegionSpec, history: History) -> None:
+    """Raise GiveUpError where the journal has lost trials that DAGMan takes for done: another one would win.
+
+    After the study's deadline PRE passes over trials, whatever has come of them.
+    """
+    late = has_expired(folder.run, spec.deadline, time.time())
+    lost = sorted({*list_unproposed(folder, history), *([] if late else list_unsettled(folder, history))})
+    if lost:
+        seen = f"{folder.journal}: lacks {name_trials(lost)}, which ended"
+        raise GiveUpError(f"{seen}: {ADVICE}; then submit the DAG again")
 
 
 def _note_what_is_left(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> None:

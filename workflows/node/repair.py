@@ -26,10 +26,12 @@ from nnlib.contract import (
 )
 from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.audit.lost_records import list_unproposed, name_trials
+from regiondag.audit.older_copies import Marks, is_older, read_marks
 from regiondag.condor.events.attempts import Attempt
 from regiondag.condor.events.log import read_attempts, read_settled
 from regiondag.errors import RegiondagError
 from regiondag.node.choice import serve_region
+from regiondag.node.journal_mark import note_repaired
 from regiondag.node.post import JobEnd, read_end, settle_final, write_champion
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.journal import Journal, chain, find_breaks
@@ -55,7 +57,7 @@ class Repair:
 def plan_repair(run: RunFolder, manifest: RunManifest) -> Iterator[Repair]:
     """Yield what can be repaired, in the order in which it has to be: each is looked for when those before are done."""
     yield from _plan_inputs(run, manifest)
-    settled = read_settled(run)
+    settled, marks = read_settled(run), read_marks(run)
     for slug in manifest.regions:
         folder = run.region(slug)
         try:
@@ -63,7 +65,7 @@ def plan_repair(run: RunFolder, manifest: RunManifest) -> Iterator[Repair]:
         except RegiondagError:
             continue  # `verify` says so; nothing of the region can be understood without it
         yield from _plan_model(folder, spec)
-        yield from _plan_journal(folder, spec, settled.get(slug, {}))
+        yield from _plan_journal(folder, spec, marks.settled.get(slug, {}) | settled.get(slug, {}), marks)
         yield from _plan_champion(folder, spec)
 
 
@@ -86,7 +88,9 @@ def _plan_model(folder: RegionFolder, spec: RegionSpec) -> Iterator[Repair]:
 # --- the journal ---------------------------------------------------------------------------------------------
 
 
-def _plan_journal(folder: RegionFolder, spec: RegionSpec, settled: Mapping[int | None, float]) -> Iterator[Repair]:
+def _plan_journal(
+    folder: RegionFolder, spec: RegionSpec, settled: Mapping[int | None, float], marks: Marks
+) -> Iterator[Repair]:
     journal = Journal(folder.journal)
     lines = journal.lines()
     records, refused = _read_records(journal, lines)
@@ -95,13 +99,17 @@ def _plan_journal(folder: RegionFolder, spec: RegionSpec, settled: Mapping[int |
     history = _fold(journal, records)
     node = NodeName(spec.slug, None)
     attempts = {attempt.node.number: attempt for attempt in read_attempts(folder.run, spec.slug)}  # the last of each
-    proposed = [_proposal(folder, spec, number, attempts.get(number)) for number in list_unproposed(folder, history)]
+    lost = [number for number in list_unproposed(folder, history) if _is_own(folder, spec, number, TRIAL_FILE, marks)]
+    proposed = [_proposal(folder, spec, number, attempts.get(number)) for number in lost]
     found = [record for record in proposed if record]
     history = _fold(journal, [*records, *found])
     ends = [
         _end(folder, spec, number, when, attempts.get(number))
         for number, when in sorted(settled.items(), key=lambda item: item[1])
-        if number in history.proposals and history.last_outcome(number) is None and number not in history.reopened
+        if number in history.proposals
+        and history.last_outcome(number) is None
+        and number not in history.reopened
+        and _is_own(folder, spec, number, RESULT_FILE, marks)
     ]
     ended = [record for record in ends if record]
     said = [record for record in changed if record]
@@ -109,6 +117,8 @@ def _plan_journal(folder: RegionFolder, spec: RegionSpec, settled: Mapping[int |
     text = _describe(found, ended, said, len(refused))
     if not text and find_breaks(lines):
         text = "let each line name the one before it"
+    if not text and is_older(marks.journals.get(spec.slug), lines):
+        text = "let it count as it is, without last lines that no other record holds"
     if text:
         again = f"{text}; the journal as it is now is kept beside it"
         yield Repair(folder.journal, again, lambda: _rewrite(journal, records, [*found, *ended, *won]))
@@ -134,6 +144,11 @@ def _describe(found: Sequence[Record], ended: Sequence[Record], said: Sequence[R
         f"leave out {refused} lines that are none of a journal" if refused else "",
     )
     return " and ".join(filter(None, parts))
+
+
+def _is_own(folder: RegionFolder, spec: RegionSpec, number: int | None, name: str, marks: Marks) -> bool:
+    """Return whether a file of a node may speak for it: it is what manager.log has the digest of, if any."""
+    return not marks.differs(folder, NodeName(spec.slug, number), name)
 
 
 def _winner(folder: RegionFolder, history: History, more: int) -> list[Record]:
@@ -237,6 +252,7 @@ def _rewrite(journal: Journal, records: Sequence[Record], new: Sequence[Record])
         if journal.path.exists():
             shutil.copy2(journal.path, _free_name(journal.path))
         write_atomically(journal.path, chain({"time": 0.0, **record} for record in whole))
+        note_repaired(RegionFolder(journal.path.parent))
 
 
 def _free_name(path: Path) -> Path:

@@ -229,6 +229,11 @@ class RunFolder:
         return [self.study_dag, *(self.region(slug).dag for slug in slugs)]
 
     @property
+    def manager_log(self) -> Path:
+        """What PRE and POST said, a line each."""
+        return self.path / "manager.log"
+
+    @property
     def machines(self) -> Path:
         """Which machines failed jobs of this run, and have not done better since."""
         return self.path / "machines.json"
