@@ -153,15 +153,14 @@ def differences(one, other):
 
 
 def copy(runs, target):
-    """Copy what is appended to, and give a second name to what is only ever replaced."""
+    """Copy a run; archives and data, which nobody writes into, get a second name."""
     shutil.rmtree(target, ignore_errors=True)
-    plain = (".jsonl", ".lock")
-    shutil.copytree(
-        runs,
-        target,
-        symlinks=True,
-        copy_function=lambda a, b: (shutil.copy2 if a.endswith(plain) else os.link)(a, b),
-    )
+
+    def second(one, other):
+        shared = one.endswith(".pyz") or Path(one).name.startswith("data.")
+        (os.link if shared else shutil.copy2)(one, other)
+
+    shutil.copytree(runs, target, symlinks=True, copy_function=second)
 
 
 def test_a_fault_at_any_write_is_told_and_leaves_no_trace(run, tmp_path, capsys):
