@@ -100,7 +100,13 @@ SHARED = (
     "util.parquet",
     "util.threads",
 )
-SHARED += ("training.checkpoint", "worker.container", "worker.downloads", "worker.program_job")
+SHARED += (
+    "training.checkpoint",
+    "worker.container",
+    "worker.downloads",
+    "worker.program_archive",
+    "worker.program_job",
+)
 SHARED += ("util.environment", "util.unpacking")
 
 THIRD_PARTY = {

@@ -53,8 +53,7 @@ from nnlib.training.validation import DataPart, Validator, check_fit, check_some
 from nnlib.util.files import write_atomically
 from nnlib.util.terminal import show_training
 from nnlib.worker.confusion import find_confusion
-from nnlib.worker.held_out import held_out_file
-from nnlib.worker.libraries import LIBRARIES
+from nnlib.worker.on_data import LIBRARIES, held_out_file
 from nnlib.worker.rivals import read_rivals, write_recipe
 from nnlib.worker.scores import BASELINE, FLOOR, OfCustomers, count_customers, means_of, stderr_of, write_scores
 from nnlib.worker.teller import Teller

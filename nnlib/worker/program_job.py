@@ -9,13 +9,11 @@ import hashlib
 import json
 import math
 import os
-import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,79 +38,31 @@ from nnlib.training.stop import Stop
 from nnlib.util.environment import Environment, set_up_environment
 from nnlib.util.os_errors import describe
 from nnlib.util.packed import PackedError, list_files, pack, read_comment, unpack
-from nnlib.worker.container import BOX, Container, environment_inside, why_not_started, wrap
+from nnlib.worker.container import BOX, environment_inside, why_not_started, wrap
 from nnlib.worker.curve import Curve
-from nnlib.worker.downloads import Download, place_downloads
+from nnlib.worker.downloads import place_downloads
 from nnlib.worker.metric_files import MetricFiles
 from nnlib.worker.program import TICK, Process
+from nnlib.worker.program_archive import (
+    ARTIFACT,
+    CHECKPOINT,
+    FILES,
+    HELPER,
+    PLACE,
+    PROGRAM_VERSION,
+    Program,
+    fill_in,
+    read_program,
+)
 from nnlib.worker.reports import Report, number_of, parse_line, parse_record
 from nnlib.worker.teller import Teller
 
-PLACE = "program"  # the folder in which it runs, with its files in it
-MANIFEST = "program.json"  # in the archive
-FILES, HELPER = "files/", "helper/"  # and before the names of its files there
-CHECKPOINT, ARTIFACT = "checkpoint", "artifact"  # folders of its own: what it goes on from, and what it has made
 REPORTS = "reports.jsonl"
-PROGRAM_VERSION = 1
 SETTLED = 2.0  # seconds for which a checkpoint has not changed before it is taken
 UNSETTLED = 20.0  # ... unless it has been changing for so long
 LONGEST_RESULT = 4 << 20  # bytes
 BEHIND, OUT_OF_TIME = "behind", "out of time"  # why a program was ended early
 FULL_DISK = "No space left on device"  # what systems say of one: the machine's fault, whatever the exit code
-PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A command, and what counts as the machine's fault: exit codes, and texts among the last lines of output."""
-
-    command: tuple[str, ...]
-    retry: tuple[int | str, ...] = ()
-    downloads: tuple[Download, ...] = ()
-    container: Container | None = None  # in which it runs
-    terms: Terms = field(default_factory=Terms)
-    environment: str = ""  # what its environment is made of, so that another one makes another program
-
-
-def downloads_from_raw(raw: dict[str, Any]) -> tuple[Download, ...]:
-    """Return the files from URLs of a program as the archive has it; KeyError or TypeError where it is none."""
-    return tuple(Download(str(one["url"]), str(one["name"]), str(one["sha256"])) for one in raw.get("urls", ()))
-
-
-def program_to_json(program: Program) -> str:
-    """Return a program as the archive has it."""
-    raw: dict[str, Any] = {"version": PROGRAM_VERSION, "command": program.command, "retry": program.retry}
-    if program.downloads:
-        raw["urls"] = [{"url": one.url, "name": one.name, "sha256": one.sha256} for one in program.downloads]
-    raw |= {"container": asdict(program.container)} if program.container else {}
-    raw |= {"terms": asdict(program.terms)} if program.terms != Terms() else {}
-    raw |= {"environment": program.environment} if program.environment else {}
-    return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
-
-
-def fill_in(argument: str, values: Mapping[str, Any]) -> str:
-    """Return an argument with its placeholders replaced; KeyError names one that has no value.
-
-    >>> fill_in("--lr={learning_rate}", {"learning_rate": 0.1}), fill_in("{{}}", {})
-    ('--lr=0.1', '{}')
-    """
-
-    def value_of(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return found[0][0]
-        value = values[found[1]]
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    return PLACEHOLDER.sub(value_of, argument)
-
-
-def placeholders_of(argument: str) -> list[str]:
-    """Return the names that stand in braces in an argument.
-
-    >>> placeholders_of("{a}-{{b}}-{c}")
-    ['a', 'c']
-    """
-    return [found[1] for found in PLACEHOLDER.finditer(argument) if found[1]]
 
 
 def run_program(
@@ -177,12 +127,8 @@ class _Job:
         shutil.rmtree(whole, ignore_errors=True)
         try:
             unpack(self.folder / PROGRAM_FILE, whole)
-            raw = json.loads((whole / MANIFEST).read_text(encoding="utf-8"))
-            container = Container(**raw["container"]) if "container" in raw else None
-            self.terms = Terms(**raw.get("terms", {}))
-            program = Program(
-                tuple(raw["command"]), tuple(raw["retry"]), downloads_from_raw(raw), container, self.terms
-            )
+            program = read_program(whole)
+            self.terms = program.terms
             (whole / FILES).mkdir(exist_ok=True)
             (whole / FILES).replace(self.place)
             (whole / HELPER).replace(self.place / f".{HELPER}")

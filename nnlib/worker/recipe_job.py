@@ -31,8 +31,7 @@ from nnlib.families.measure import measure
 from nnlib.families.model_file import write_recipe_model
 from nnlib.spec.metric_names import canonical_metric, parse_metric
 from nnlib.util.threads import Each, workers
-from nnlib.worker.held_out import held_out_file
-from nnlib.worker.libraries import LIBRARIES
+from nnlib.worker.on_data import LIBRARIES, held_out_file
 from nnlib.worker.scores import BASELINE, FLOOR, OfCustomers, count_customers, means_of, stderr_of, write_scores
 from nnlib.worker.teller import Teller
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nnlib.contract import Metric, Terms
 from nnlib.spec.checks import Check
-from nnlib.worker.program_job import PLACEHOLDER
+from nnlib.worker.program_archive import PLACEHOLDER
 from regiondag.errors import ConfigError
 from regiondag.study.program import TOLD, TRAINER, Program
 from regiondag.study.space import Space

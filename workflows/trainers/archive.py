@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nnlib.contract import CONTAINER_FILE, PROGRAM_FILE, sha256_of
 from nnlib.util.packed import pack
-from nnlib.worker import program_job as job
+from nnlib.worker import program_archive as job
 from nnlib.worker.container import Container
 from regiondag.study.program import CALL, Program
 from regiondag.trainers.environments import identify

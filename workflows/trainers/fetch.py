@@ -13,7 +13,7 @@ from pathlib import Path
 from nnlib.contract import sha256_of
 from nnlib.util.packed import DAMAGES
 from nnlib.worker.downloads import Download
-from nnlib.worker.program_job import MANIFEST, downloads_from_raw
+from nnlib.worker.program_archive import MANIFEST, downloads_from_raw
 from regiondag.errors import RegiondagError
 
 KINDS = ("https", "http", "ftp", "file")

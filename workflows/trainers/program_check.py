@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnlib.worker.program_job import placeholders_of
+from nnlib.worker.program_archive import placeholders_of
 from regiondag.study.families import FAMILY
 from regiondag.study.program import TOLD, TRAINER, Program
 from regiondag.study.space import Choice, Space

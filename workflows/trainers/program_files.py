@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nnlib.util.os_errors import reason_of
 from nnlib.worker.downloads import Download
-from nnlib.worker.program_job import fill_in
+from nnlib.worker.program_archive import fill_in
 from regiondag.study.program import RESERVED
 from regiondag.trainers.urls import UrlForm, resolve
 from regiondag.util.schema import Section

@@ -28,7 +28,7 @@ from nnlib.epoch_log import Epoch, read_epochs
 from nnlib.util.environment import remove_environment
 from nnlib.util.files import link_or_copy
 from nnlib.util.packed import list_files
-from nnlib.worker.program_job import CHECKPOINT, PLACE
+from nnlib.worker.program_archive import CHECKPOINT, PLACE
 from regiondag.errors import RegiondagError
 from regiondag.pool.process import children
 from regiondag.trainers.kit import Tried

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 from nnlib.contract import MODEL_OUTPUTS, PROGRAM_FILE, PROGRAM_OUTPUTS, TRIAL_FILE
 from nnlib.util.os_errors import reason_of
 from nnlib.worker.downloads import Download
-from nnlib.worker.program_job import PLACE, fill_in
+from nnlib.worker.program_archive import PLACE, fill_in
 from regiondag.study.program import RESERVED, URL
 from regiondag.util.text import holds_control_character
 

@@ -180,7 +180,7 @@ def test_the_version_of_a_virtual_environment():
 
 
 def test_an_environment_is_part_of_what_a_program_is():
-    from nnlib.worker.program_job import Program, program_to_json
+    from nnlib.worker.program_archive import Program, program_to_json
 
     assert "environment" not in json.loads(program_to_json(Program(("a",))))
     assert json.loads(program_to_json(Program(("a",), environment="list 1")))["environment"] == "list 1"

@@ -33,7 +33,7 @@ from nnlib.contract import (
 )
 from nnlib.epoch_log import read_epochs
 from nnlib.util.packed import list_files, pack, unpack
-from nnlib.worker.program_job import FILES, HELPER, MANIFEST, Program, fill_in, placeholders_of, program_to_json
+from nnlib.worker.program_archive import FILES, HELPER, MANIFEST, Program, fill_in, placeholders_of, program_to_json
 
 TRIAL = Trial(
     node="north_t0003",

@@ -10,7 +10,7 @@ import pytest
 
 from nnlib.contract import Role, Status, Terms
 from nnlib.util.packed import list_files, unpack
-from nnlib.worker.program_job import Program, program_to_json
+from nnlib.worker.program_archive import Program, program_to_json
 from tests.nnlib.worker.test_program_job import TRIAL, result_of, run, start, wait_for_epochs, write_job
 
 IN_FILE = Terms("csv", "logs/*.csv", best=True)

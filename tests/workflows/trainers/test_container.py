@@ -7,7 +7,7 @@ import pytest
 
 from nnlib.contract import sha256_of
 from nnlib.util.packed import unpack
-from nnlib.worker.program_job import MANIFEST
+from nnlib.worker.program_archive import MANIFEST
 from regiondag.config.data_check import check_data
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError

@@ -1,9 +1,15 @@
-"""The file that a job measures on."""
+"""What jobs of networks and of recipes have in common: the file that they measure on, and the libraries they use."""
 
 from __future__ import annotations
 
+import numpy as np
+import scipy
+
 from nnlib.contract import Role, Trial
 from nnlib.errors import NnlibError
+from nnlib.util import netcdf
+
+LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}  # every job's
 
 
 def held_out_file(trial: Trial) -> str:
