@@ -139,7 +139,7 @@ def test_who_is_not_root_or_asks_for_nothing_is_told(door, tmp_path):
     done = door("up", WHO="1000")
     assert (done.returncode, done.stdout) == (2, "")
     assert "only root may; type: sudo regiondag-fleet up" in done.stderr
-    assert "usage: sudo regiondag-fleet up|scale|status|down" in door().stderr
+    assert "usage: sudo regiondag-fleet up|scale|status|down|clean" in door().stderr
     (tmp_path / "bin/regiondag").unlink()
     assert "regiondag is missing; install it: python3 -m venv /opt/regiondag" in door("up").stderr
 

@@ -58,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb in (up, scale, down):
         verb.add_argument("--dry-run", action="store_true", help="say what would be done and what an hour of it costs")
 
+    clean = _add_verb(verbs, "clean", _clean, "show what carries the fleet's tag and serves nobody; --yes removes it")
+    clean.add_argument("--yes", action="store_true", help="remove it; without it nothing is changed")
+
     status = _add_verb(verbs, "status", _status, "show the workers: what they do and what they cost")
     status.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
@@ -168,6 +171,29 @@ def _down(arguments: argparse.Namespace) -> int:
     view = _view_if_any(arguments.pool, fleet)
     verbs.down(_client(fleet), fleet, _outlet(), view, now=arguments.now, timeout=timeout, dry_run=arguments.dry_run)
     return 0
+
+
+def _clean(arguments: argparse.Namespace) -> int:
+    import time
+
+    from regiondag.fleet import orphans
+    from regiondag.fleet.config import load_fleet
+    from regiondag.util.terminal import print_table
+
+    fleet = load_fleet(arguments.file)
+    client = _client(fleet)
+    found = orphans.find_orphans(client, fleet, time.time())
+    if not found:
+        tell(f"nothing that carries the tag of fleet {fleet.name} is left over")
+        return 0
+    rows = [(one.kind, one.id, one.why) for one in found]
+    print_table(f"left over of fleet {fleet.name} in {fleet.region}", orphans.HEADINGS, rows)
+    if not arguments.yes:
+        tell("nothing was removed; --yes removes what is listed")
+        return 0
+    left = orphans.remove(client, found, tell)
+    tell(f"{len(found) - len(left)} of {len(found)} removed")
+    return 1 if left else 0
 
 
 def _status(arguments: argparse.Namespace) -> int:

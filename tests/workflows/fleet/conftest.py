@@ -190,3 +190,39 @@ def fleet_text(cloud: Cloud, **changes: str) -> str:
 def fleet(fleet_file: Path) -> Fleet:
     """What the file says."""
     return load_fleet(fleet_file)
+
+
+def leave_orphans(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Make one of each thing that a fleet can leave behind, old enough; return their ids."""
+    from regiondag.fleet import orphans
+    from regiondag.fleet.template import tags
+
+    monkeypatch.setattr(orphans, "YOUNG_SECONDS", -60.0)
+
+    def ours(kind: str) -> list[dict[str, Any]]:
+        return [{"ResourceType": kind, "Tags": tags("demo")}]
+
+    zone = cloud.ec2.describe_subnets(SubnetIds=cloud.subnets[:1])["Subnets"][0]["AvailabilityZone"]
+    volume = cloud.ec2.create_volume(AvailabilityZone=zone, Size=30, TagSpecifications=ours("volume"))
+    interface = cloud.ec2.create_network_interface(
+        SubnetId=cloud.subnets[0], TagSpecifications=ours("network-interface")
+    )
+    request = cloud.ec2.request_spot_instances(
+        LaunchSpecification={"ImageId": cloud.image, "InstanceType": "g5.xlarge"},
+        TagSpecifications=ours("spot-instances-request"),
+    )["SpotInstanceRequests"][0]
+    stale = cloud.ec2.create_launch_template(
+        LaunchTemplateName="regiondag-demo-old",
+        LaunchTemplateData={"ImageId": cloud.image},
+        TagSpecifications=ours("launch-template"),
+    )["LaunchTemplate"]
+    started = cloud.ec2.run_instances(
+        ImageId=cloud.image, MinCount=1, MaxCount=1, InstanceType="g5.xlarge", TagSpecifications=ours("instance")
+    )["Instances"][0]
+    return [
+        started["InstanceId"],
+        request["SpotInstanceRequestId"],
+        volume["VolumeId"],
+        interface["NetworkInterface"]["NetworkInterfaceId"],
+        stale["LaunchTemplateId"],
+    ]

@@ -15,7 +15,7 @@ from regiondag.fleet.demand import GpuRequest
 from regiondag.pool import pool as pools
 from regiondag.pool.pool import Pool
 from tests.workflows import aws_policy
-from tests.workflows.fleet.conftest import fleet_text
+from tests.workflows.fleet.conftest import fleet_text, leave_orphans
 
 POLICIES = Path(__file__).parents[3] / "ami" / "policies"
 
@@ -59,6 +59,9 @@ def called(cloud, tmp_path, monkeypatch) -> set[str]:
     run("scale", "--workers", "1")
     run("down", "--dry-run")
     run("down", "--now")
+    leave_orphans(cloud, monkeypatch)
+    run("clean")
+    run("clean", "--yes")
     return {f"{PREFIX.get(service, service)}:{name}" for service, name, _ in cloud.calls}
 
 
