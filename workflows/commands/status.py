@@ -129,8 +129,7 @@ def _show_table(status: RunStatus) -> None:
     from regiondag.util.terminal import print_table
     from regiondag.util.text import make_printable
 
-    rows = [_row(region, status) for region in status.regions]
-    print_table(f"{status.study}: {_dag(status)}", _headings(status), rows, NARROW)
+    print_table(f"{status.study}: {_dag(status)}", *_tabulate(status), NARROW)
     for line in list_left((region.region, region.left) for region in status.regions):
         print_folded(make_printable(line))
     for job in status.held:
@@ -167,9 +166,14 @@ def _dag(status: RunStatus) -> str:
     return status.dag
 
 
-def _headings(status: RunStatus) -> tuple[str, ...]:
-    figures = (_figure_heading(status), "recent popularity", "final")
-    if status.over:
+def _tabulate(status: RunStatus) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    heading = _figure_heading(status)
+    return _headings(heading, status.over), [_row(region, heading, status.over) for region in status.regions]
+
+
+def _headings(heading: str, over: bool) -> tuple[str, ...]:
+    figures = (heading, "recent popularity", "final")
+    if over:
         return "region", "done", "failed", *figures
     return "region", "progress", "done", *JOBS, *figures, "expected end"
 
@@ -189,14 +193,14 @@ def _figure(region: RegionStatus) -> Figure | None:
     return region.test or region.validation
 
 
-def _row(region: RegionStatus, status: RunStatus) -> tuple[str, ...]:
-    figure, heading = _figure(region), _figure_heading(status).split()
+def _row(region: RegionStatus, heading: str, over: bool) -> tuple[str, ...]:
+    figure = _figure(region)
     floor = figure.recent_popularity if figure else None
-    said = [word for word in (_window(region), region.metric) if figure and word not in heading]
+    said = [word for word in (_window(region), region.metric) if figure and word not in heading.split()]
     shown = show_figure(figure.value, figure.half_width, figure.customers) if figure else "-"
     figures = (" ".join([*said, shown]), show_figure(floor), region.final or "-")
     done = f"by {region.served_by}" if region.served_by else f"{region.done}/{region.planned}"
-    if status.over:
+    if over:
         return region.region, done, str(region.failed), *figures
     filled = BAR_WIDTH * region.done // max(region.planned, 1)
     bar = "" if region.served_by else "█" * filled + "░" * (BAR_WIDTH - filled)

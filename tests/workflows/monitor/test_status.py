@@ -138,7 +138,8 @@ SERVED = replace(BASE, region="Spain", planned=0, done=0, running=0, best=None, 
 
 def table(dag: str, *regions: RegionStatus) -> list[list[str]]:
     status = RunStatus("tiny", "run", dag, None, 0.0, regions, (), "")
-    return [list(command._headings(status)), *(list(command._row(region, status)) for region in regions)]
+    headings, rows = command._tabulate(status)
+    return [list(headings), *map(list, rows)]
 
 
 def test_while_it_runs_there_is_no_bar_of_what_is_not_searched():
@@ -164,6 +165,19 @@ def test_figures_of_two_windows_or_metrics_say_what_they_are():
     loss = replace(BASE, validation=Figure(7.25, None, 0, None), metric="loss")
     heads, *rows = table("running", replace(BASE, validation=BEST), loss)
     assert heads[7] == "best" and [row[7] for row in rows] == ["ndcg@20 0.147 ± .012 (1,119)", "loss 7.250"]
+
+
+def test_twice_the_regions_are_twice_the_work():
+    def count(regions: int) -> int:
+        calls = []
+        sys.setprofile(lambda _frame, event, _about: calls.append(event))
+        try:
+            table("running", *[replace(BASE, validation=BEST)] * regions)
+        finally:
+            sys.setprofile(None)
+        return len(calls)
+
+    assert count(200) < 2.1 * count(100)
 
 
 @pytest.mark.parametrize("dag", ["running", "ended"])
