@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from nnlib.contract import RESULT_FILE, SCORES_FILE, Result, Status, result_to_json, sha256_of
+from nnlib.contract import RESULT_FILE, SCORES_FILE, Result, Status, result_to_json, scored_metrics, sha256_of
 from regiondag.node.journal_index import renew_index
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
@@ -123,7 +123,7 @@ class Proposing(Bench[Sizes]):
         name = f"{schedule}-{share}-{stop}-{parallel}"
         shape = Shape(self.sizes.regions, max(self.sizes.goals) // parallel + 8, parallel)
         study = write_study(self.area / name, name, shape, schedule=schedule)
-        text = study.read_text(encoding="utf-8")
+        text = study.read_text(encoding="utf-8").replace("epochs: 2", f"epochs: {EPOCHS}")
         study.write_text(text.replace("  space:\n", SPACE.format(share=share, stop=stop)), encoding="utf-8")
         return generate(study, "25.14")
 
@@ -151,7 +151,8 @@ def call(run: RunFolder, script: str, number: int) -> Measured:
 def write_result(folder: RegionFolder, node: NodeName) -> None:
     """Leave in a trial's folder what its job would have: its result, scores of a thousand customers, its event log."""
     place, known = folder.trial(node), outcome(node.number or 0, 0.5)
-    scores = np.full((1, len(METRICS), known.customers or 0), 0.5, np.float32)
+    metrics = scored_metrics(read_spec(folder.spec).metric)
+    scores = np.full((1, len(metrics), known.customers or 0), 0.5, np.float32)
     np.save(place / SCORES_FILE, scores, allow_pickle=False)
     said = {name: getattr(known, name) for name in ("value", "metrics", "stderr", "customers", "baseline", "curve")}
     result = Result(str(node), Status.OK, **said, best_epoch=EPOCHS, epochs=EPOCHS, examples=8, seconds=60.0,
