@@ -9,7 +9,8 @@ import hashlib
 import time
 from contextlib import suppress
 
-from nnlib.contract import RESULT_FILE, TRIAL_FILE
+from nnlib.contract import LONGEST_RESULT, RESULT_FILE, TRIAL_FILE
+from nnlib.plain_file import read_plain
 from nnlib.util.files import append_lines, read_last_line
 from regiondag.run.journal import digest_of_line
 from regiondag.run.layout import NodeName, RegionFolder
@@ -23,7 +24,7 @@ def mark(folder: RegionFolder, kind: str, node: NodeName) -> str:
     name = {"pre": TRIAL_FILE, "post": RESULT_FILE}.get(kind)
     text = ""
     with suppress(OSError):
-        if name and (content := (folder.trial(node) / name).read_bytes()):
+        if name and (content := read_plain(folder.trial(node) / name, LONGEST_RESULT)):
             text = f"; {name} {hashlib.sha256(content).hexdigest()[:16]}"
     with suppress(OSError):
         return f"{text}; journal {digest_of_line(read_last_line(folder.journal) or b'')}"
