@@ -61,7 +61,7 @@ def up(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, dry_run: b
     missing = max(0, min(fleet.minimum - len(staying), fleet.maximum - len(alive)))
     if fleet.max_spend and not dry_run and not alive and not ec2.find_templates(client, fleet.name):
         bound.begin(fleet)
-    account = _keep_within(client, fleet, ground, out, alive, pool, dry_run)
+    account = _keep_within(client, fleet, ground, out, alive, lambda: _workers(pool, out.tell), dry_run)
     ground, missing = _hold(account, ground, missing, out)
     if dry_run:
         found = ec2.find_templates(client, fleet.name)
@@ -125,7 +125,7 @@ def scale(
     workers, requests = pool.workers(), pool.requests()
     alive = ec2.find_instances(client, fleet.name)
     advice = advise(recall(alive, workers, requests), requests, ground.size, fleet.region)
-    account = _keep_within(client, fleet, ground, out, alive, pool, dry_run)
+    account = _keep_within(client, fleet, ground, out, alive, lambda: workers, dry_run)
     decision = decide(fleet, ground, alive, workers, advice.requests, time.time())
     out.tell(decision.summary)
     for note in (*decision.notes, *advice.notes):
@@ -135,15 +135,24 @@ def scale(
 
 
 def _keep_within(
-    client: Any, fleet: Fleet, ground: Ground, out: Outlet, alive: Sequence[Instance], pool: PoolView | None, dry: bool
+    client: Any,
+    fleet: Fleet,
+    ground: Ground,
+    out: Outlet,
+    alive: Sequence[Instance],
+    ask: Callable[[], dict[str, Worker] | None],
+    dry: bool,
 ) -> Account | None:
-    """Count what the fleet has spent, and let those workers go that its bound does not let go on."""
+    """Count what the fleet has spent, and let those workers go that its bound does not let go on.
+
+    `ask` gives the workers that the pool knows; a fleet without a bound needs none.
+    """
     if not fleet.max_spend:
         return None
     kinds = sorted({*ground.kinds, *(one.type for one in alive)})
     prices = find_prices(client, fleet, kinds, {*fleet.purchases, *(one.purchase for one in alive)}, out.tell)
     account = bound.look(client, fleet, prices, time.time(), out.tell, keep=not dry)
-    curb = bound.curb(account, alive, _workers(pool, out.tell) or {})
+    curb = bound.curb(account, alive, ask() or {})
     if account and curb != bound.Curb():
         out.tell(bound.show_account(account))
     lifecycle.obey(client, curb, out.tell, dry)
@@ -197,7 +206,7 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
         missing = min(number - len(staying), room)
         if missing < number - len(staying):
             out.tell(f"note: {len(alive) - len(staying)} workers still drain and count towards workers.max")
-        account = _keep_within(client, fleet, ground, out, alive, pool, dry_run)
+        account = _keep_within(client, fleet, ground, out, alive, lambda: _workers(pool, out.tell), dry_run)
         ground, missing = _hold(account, ground, missing, out)
         _grow(client, fleet, ground, out, missing, dry_run)
         return
