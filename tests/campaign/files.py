@@ -51,19 +51,18 @@ def full_disk(folder: Callable[[Running], Path]) -> Inject:
 def truncated(name: str) -> Inject:
     """Cut a file when it has come back as a whole, unless POST was quicker."""
 
-    def cut(study: Running, fault: Fault) -> str | None:
+    def hit(study: Running, fault: Fault) -> str | None:
         for path in study.run.path.glob(f"regions/*/trials/*/{name}"):
             result = path.with_name(RESULT_FILE)
             if _came_back(path) and _came_back(result) and not _settled(path):
-                size = path.stat().st_size
-                os.truncate(path, int(size * fault.amount))
+                said = cut(path, fault.amount)
                 if not _settled(path):
-                    return f"{path.parent.parent.parent.name}/{path.parent.name}: {int(size * fault.amount)} of {size}"
+                    return f"{path.parent.parent.parent.name}/{path.parent.name}: {said}"
         return None
 
     def inject(study: Running, fault: Fault) -> str | None:
         patience = 5 * PATIENCE if name == MODEL_FILE else 2 * PATIENCE
-        found = wait_until(lambda: cut(study, fault) or study.is_complete(), patience, OFTEN)
+        found = wait_until(lambda: hit(study, fault) or study.is_complete(), patience, OFTEN)
         return found if isinstance(found, str) else None
 
     return inject
@@ -88,24 +87,45 @@ def _settled(path: Path) -> bool:
     return any('"settled"' in line and needle in line for line in journal.read_text(encoding="utf-8").splitlines())
 
 
-def truncated_checkpoint(study: Running, fault: Fault) -> str | None:
-    """Evict a job that has trained for a while, and cut what it saved before it goes on."""
-    found = wait_until(lambda: trained(study.execute), PATIENCE)
-    if not isinstance(found, list) or not found:
-        return None
-    job = found[int(fault.target * len(found))]
-    if study.condor("condor_vacate_job", job).returncode:
-        return None
+def damaged_checkpoint(damage: Callable[[Path, float], str]) -> Inject:
+    """Evict a job that has trained for a while, and `cut` or `flip` what it saved before it goes on."""
 
-    def cut() -> str | None:
-        for path in study.spool.glob(f"*/*/cluster{job.split('.')[0]}.*/**/{CHECKPOINT_FILE}"):
-            with contextlib.suppress(OSError):
-                if size := path.stat().st_size:
-                    os.truncate(path, int(size * fault.amount))
-                    return f"job {job}: {int(size * fault.amount)} of {size}"
-        return None
+    def inject(study: Running, fault: Fault) -> str | None:
+        found = wait_until(lambda: trained(study.execute), PATIENCE)
+        if not isinstance(found, list) or not found:
+            return None
+        job = found[int(fault.target * len(found))]
+        if study.condor("condor_vacate_job", job).returncode:
+            return None
 
-    return wait_until(cut, PATIENCE / 2, OFTEN) or None  # type: ignore[return-value]
+        def hit() -> str | None:
+            for path in study.spool.glob(f"*/*/cluster{job.split('.')[0]}.*/**/{CHECKPOINT_FILE}"):
+                with contextlib.suppress(OSError):
+                    if path.stat().st_size:
+                        return f"job {job}: {damage(path, fault.amount)}"
+            return None
+
+        return wait_until(hit, PATIENCE / 2, OFTEN) or None  # type: ignore[return-value]
+
+    return inject
+
+
+def cut(path: Path, where: float) -> str:
+    """Cut a file off; return what is left of it."""
+    size = path.stat().st_size
+    os.truncate(path, int(size * where))
+    return f"{int(size * where)} of {size}"
+
+
+def flip(path: Path, where: float) -> str:
+    """Change a byte of a file where it lies; return which."""
+    with path.open("r+b") as file:
+        at = max(1, int(where * path.stat().st_size))
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 0x20]) if byte else b"x")
+    return f"byte {at}"
 
 
 def trained(execute: Path) -> list[str]:

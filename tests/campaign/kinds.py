@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nnlib.contract import MODEL_FILE, RESULT_FILE
-from tests.campaign.files import OFTEN, PATIENCE, Inject, corrupted, full_disk, truncated, truncated_checkpoint
+from tests.campaign.files import OFTEN, PATIENCE, Inject, corrupted, cut, damaged_checkpoint, full_disk, truncated
 from tests.campaign.running import Running, Seen, wait_until
 from tests.campaign.schedule import Fault
 from tests.campaign.surroundings import SURROUNDINGS
@@ -218,7 +218,7 @@ INJECT: dict[str, Inject] = {
     "manager's disk full": full_disk(lambda study: study.area / "manager"),
     "result truncated": truncated(RESULT_FILE),
     "model truncated": truncated(MODEL_FILE),
-    "checkpoint truncated": truncated_checkpoint,
+    "checkpoint truncated": damaged_checkpoint(cut),
     "clock jumped": _clock,
     "pool stopped": _pool_restarted,
     "job held": _held,

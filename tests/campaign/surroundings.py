@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import re
 import resource
@@ -13,9 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nnlib.contract import CHECKPOINT_FILE
 from scripts.bench.common.processes import REPOSITORY
-from tests.campaign.files import OFTEN, PATIENCE, Inject, trained
+from tests.campaign.files import OFTEN, PATIENCE, Inject, damaged_checkpoint, flip
 from tests.campaign.running import PYTHON, Running, Seen, wait_until
 from tests.campaign.schedule import Fault
 
@@ -262,36 +260,6 @@ def restored(study: Running, fault: Fault) -> str | None:
     return folder.name
 
 
-def checkpoint_corrupted(study: Running, fault: Fault) -> str | None:
-    """Evict a job that has trained for a while, and change a byte of what it saved before it goes on."""
-    found = wait_until(lambda: trained(study.execute), PATIENCE)
-    if not isinstance(found, list) or not found:
-        return None
-    job = found[int(fault.target * len(found))]
-    if study.condor("condor_vacate_job", job).returncode:
-        return None
-
-    def flip() -> str | None:
-        for path in study.spool.glob(f"*/*/cluster{job.split('.')[0]}.*/**/{CHECKPOINT_FILE}"):
-            with contextlib.suppress(OSError):
-                if path.stat().st_size and (at := _flip(path, fault.amount)):
-                    return f"job {job}: byte {at}"
-        return None
-
-    return wait_until(flip, PATIENCE / 2, OFTEN) or None  # type: ignore[return-value]
-
-
-def _flip(path: Path, where: float) -> int:
-    """Change a byte of a file where it lies; return which."""
-    with path.open("r+b") as file:
-        at = max(1, int(where * path.stat().st_size))
-        file.seek(at)
-        byte = file.read(1)
-        file.seek(at)
-        file.write(bytes([byte[0] ^ 0x20]) if byte else b"x")
-    return at
-
-
 def taken(flag: str) -> Inject:
     """Leave a fault for the next training."""
 
@@ -318,7 +286,7 @@ SURROUNDINGS: dict[str, Inject] = {
     "training without memory": limited(Running.trainings, resource.RLIMIT_AS),
     "script without open files": limited(_scripts, resource.RLIMIT_NOFILE),
     "input corrupted in transit": taken("flip"),
-    "checkpoint corrupted": checkpoint_corrupted,
+    "checkpoint corrupted": damaged_checkpoint(flip),
     "GPU lost": taken("gpu"),
     "Python missing": taken("no-python"),
     "training asked to stop": asked_to_stop,

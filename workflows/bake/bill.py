@@ -10,7 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -65,9 +65,7 @@ def list_packages(root: Path, wheels: Mapping[str, str]) -> list[Package]:
     found = []
     for package in list_installed((root / "var/lib/dpkg/status").read_text(encoding="utf-8")):
         text = _read(root / "usr/share/doc" / package.name / "copyright", root)
-        found.append(
-            Package("deb", package.name, package.version, package.architecture, package.source, find_licences(text))
-        )
+        found.append(replace(package, licences=find_licences(text)))
     return [*found, *(Package("pypi", name, version) for name, version in wheels.items())]
 
 

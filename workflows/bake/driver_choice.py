@@ -13,7 +13,6 @@ from regiondag.fleet.config import load_fleet
 from regiondag.util.instance_gpus import choose_driver, why_not_driven
 
 AUTO = "auto"
-DRIVERS = ("none", "closed", "open", AUTO)
 # Debian's own open module; Debian 14 has none.
 OPEN_SUITES = ("trixie",)
 
