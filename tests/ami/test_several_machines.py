@@ -204,6 +204,8 @@ def test_a_sick_gpu_is_not_offered_and_the_pool_says_why(lab):
         assert slot().split("\t")[:4] == ["1", "2", "true", "GPU-b1223334"]
         found = lab.regiondag(["pool", "check"], "alice", "/home/alice").stdout
         assert why in found
+        looked = lab.regiondag(["doctor"], "alice", "/home/alice").stdout
+        assert "note sick GPUs: worker2.pool.example does not offer GPU-b1223334" in " ".join(looked.split())
     finally:
         config.unlink()
         lab.run(worker, ["condor_reconfig"], check=True)

@@ -9,17 +9,18 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from regiondag.commands._verbs import add_run
-from regiondag.errors import PreflightError
+from regiondag.errors import PoolError, PreflightError
 
 if TYPE_CHECKING:
     from regiondag.pool.machine import Finding, Readiness
+    from regiondag.pool.pool import Pool
     from regiondag.run.layout import RunFolder
 
 HELP = "check this machine, or a run directory against the pool before submitting"
 DESCRIPTION = """Without RUN: is all here that a pool on this machine needs? Everything that is missing is said at
 once, with one line that brings it. With RUN: dry-run every distinct submit file through HTCondor, let DAGMan's
-checker read the DAG where it exists, and match every kind of job against the pool's slots. Exit code 6 when
-something is missing or would not work."""
+checker read the DAG where it exists, and match every kind of job against the pool's slots. Either way, machines of
+the pool that keep a sick GPU from jobs are named. Exit code 6 when something is missing or would not work."""
 EPILOG = """examples:
   regiondag doctor
   regiondag doctor runs/run-shop-20261124-033000
@@ -79,7 +80,7 @@ def _look_at_machine(name: str | None) -> Readiness:
         runs = Finding(f"pool {pool.name}", "ok", f"HTCondor {show_version(pool.version)} runs")
     else:
         runs = Finding("pool", "note", why_absent(name))
-    return dataclasses.replace(found, findings=(*found.findings, runs))
+    return dataclasses.replace(found, findings=(*found.findings, runs, *(_find_sick_gpus(pool) if pool else ())))
 
 
 def _look_at_run(folder: RunFolder, pool: str | None) -> Iterator[Finding]:
@@ -93,5 +94,20 @@ def _look_at_run(folder: RunFolder, pool: str | None) -> Iterator[Finding]:
     refused = find_slash_tmp(folder.path)
     if refused:  # before a pool is asked for: no pool would do
         raise PreflightError(refused)
-    for seen in check_run(require_pool(pool), folder, list(manifest.regions)):
+    running = require_pool(pool)
+    for seen in check_run(running, folder, list(manifest.regions)):
         yield Finding(seen.subject, "ok" if seen.good else "BAD", seen.text)
+    yield from _find_sick_gpus(running)
+
+
+def _find_sick_gpus(pool: Pool) -> Iterator[Finding]:
+    """Yield a note for each machine that keeps a GPU from jobs: the others do their work."""
+    from regiondag.condor.sick_gpus import describe_sick_gpus, query_sick_gpus
+    from regiondag.pool.machine import Finding
+
+    try:
+        found = query_sick_gpus(pool)
+    except PoolError as error:
+        yield Finding("sick GPUs", "note", f"not known: {error}")
+    else:
+        yield from (Finding("sick GPUs", "note", text) for text in describe_sick_gpus(found))

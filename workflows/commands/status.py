@@ -23,8 +23,9 @@ HELP = "show where a run stands, region by region"
 DESCRIPTION = """Per region: trials done, running, failed and held, the best metric so far on the validation window, or,
 once there is a champion, what it reaches on the test window, with half of its 95 % interval and its number of
 customers, beside recent popularity on the same ones; and the expected end. Then what each running trial said last: its
-epoch, loss and metric, the time that is left at most, and how old that is. Held jobs are listed with HTCondor's reason.
-Reads the journals, DAGMan's event log and the queue."""
+epoch, loss and metric, the time that is left at most, and how old that is. Held jobs are listed with HTCondor's reason,
+and, while the DAG runs, machines of the pool that keep a sick GPU from jobs. Reads the journals, DAGMan's event log and
+the queue."""
 EPILOG = """examples:
   regiondag status RUN
   regiondag status RUN --watch
@@ -125,6 +126,7 @@ def _line(status: RunStatus) -> str:
 
 def _show_table(status: RunStatus) -> None:
     from nnlib.util.columns import print_folded
+    from regiondag.condor.sick_gpus import describe_sick_gpus
     from regiondag.run.region_state import list_left
     from regiondag.util.terminal import print_table
     from regiondag.util.text import make_printable
@@ -135,6 +137,8 @@ def _show_table(status: RunStatus) -> None:
     for job in status.held:
         since = time.strftime("%H:%M", time.localtime(job.since))
         print_folded(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
+    for line in describe_sick_gpus(status.sick_gpus):
+        print_folded(f"sick GPU: {line}")
     _show_live(status)
     if status.note:
         print_folded(status.note, sys.stderr)

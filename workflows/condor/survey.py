@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from regiondag.condor import client
 from regiondag.condor.access_point import AccessPoint, look_at_access_point
 from regiondag.condor.classads import ClassAd, list_nested, number_of, quote_string
+from regiondag.condor.sick_gpus import SICK_GPUS, WHOLE_SLOTS, find_sick_gpus
 from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.util.text import bound
@@ -19,10 +20,7 @@ PLUGINS = "HasFileTransferPluginMethods"
 OF_SLOT = ["Name", "Machine", "SlotType", "CondorVersion", "OpSysAndVer", "Arch", "Cpus", "Memory", "Disk", "GPUs"]
 OF_SLOT += ["TotalSlotCpus", "TotalSlotMemory", "TotalSlotDisk", "TotalSlotGPUs", "SimulatedGPUs", "HAS_GPU", PLUGINS]
 OF_SLOT += CONTAINERS
-SICK_GPUS = "RegiondagSickGPUs"  # what a worker's self-test says of GPUs that it does not offer
-NO_SICK_GPU = "none"
 OF_SLOT += [SICK_GPUS]
-WHOLE_SLOTS = 'SlotType =!= "Dynamic"'  # not what was cut from others for jobs that run now
 MOST_KINDS = 20  # whole ads that are asked for, to see what else machines say
 MOST = 1 << 40  # that a machine may say it has of anything
 NEEDED_PYTHON = (3, 11)
@@ -120,7 +118,7 @@ def survey(
         plugins=dict(methods.most_common(MOST_KINDS)),
         containers={name: count for name, count in containers.items() if count},
         without_sif=_machines(ad for ad in sifless if not _says(ad, "HasSIF")),
-        sick_gpus=_sick_gpus(slots),
+        sick_gpus=find_sick_gpus(slots),
         pythons=_pythons(samples),
     )
 
@@ -175,11 +173,6 @@ def _gpu_facts(gpu: ClassAd, before: str) -> tuple[str, str, int, str]:
         _amount(gpu, f"{before}GlobalMemoryMb"),
         f"{cuda // 1000}.{cuda % 1000 // 10}" if 0 < cuda < 10**6 else "",
     )
-
-
-def _sick_gpus(slots: Sequence[ClassAd]) -> dict[str, str]:
-    said = {bound(_machine(ad), 60): bound(ad.get(SICK_GPUS, NO_SICK_GPU), 200) for ad in _one_a_machine(slots)}
-    return dict([(machine, text) for machine, text in said.items() if text != NO_SICK_GPU][:MOST_KINDS])
 
 
 def _pythons(samples: Sequence[ClassAd]) -> dict[str, str]:

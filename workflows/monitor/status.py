@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nnlib.contract import ENDED_WELL
 from regiondag.audit.lost_records import ADVICE, is_gone
 from regiondag.condor import client
 from regiondag.condor.classads import ClassAd
 from regiondag.condor.events.dag_log import DagState, read_dag_log
+from regiondag.condor.sick_gpus import query_sick_gpus
 from regiondag.errors import PoolError
 from regiondag.monitor.live import live_of
 from regiondag.pool.pool import Pool, why_absent
@@ -75,6 +76,7 @@ class RunStatus:
     held: tuple[client.QueuedJob, ...]
     note: str
     live: tuple[Live, ...] = ()  # what running trials said last
+    sick_gpus: Mapping[str, str] = field(default_factory=dict)  # machines -> GPUs that they do not offer, and why
 
     @property
     def over(self) -> bool:
@@ -118,7 +120,15 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
         held=tuple(job for job in jobs if job.status == "held"),
         note=note,
         live=tuple(live[node] for node in sorted(live, key=str)),
+        sick_gpus=_sick_gpus(pool) if pool and active else {},
     )
+
+
+def _sick_gpus(pool: Pool) -> dict[str, str]:
+    try:
+        return query_sick_gpus(pool)
+    except PoolError:  # which the note says already
+        return {}
 
 
 def _doubt_clock(run: RunFolder, dags: Sequence[DagState], now: float) -> str:

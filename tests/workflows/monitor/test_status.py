@@ -92,6 +92,26 @@ def test_a_queue_that_does_not_answer(run, monkeypatch):
     assert status.dag == "running" and "no schedd" in status.note
 
 
+def test_sick_gpus_of_the_pool_are_named_while_the_dag_works(run, monkeypatch, capsys):
+    sick = classads.parse_ad(
+        'Requirements = true\nMachine = "w2"\nRegiondagSickGPUs = "GPU-a022: XID 79, \033[2Jfell off"\n'
+    )
+    asked = []
+    monkeypatch.setattr(client, "query_queue", lambda *_: [job(5, log=dagman_file(run.study_dag, "dagman.log"))])
+    monkeypatch.setattr(client, "query_some_slots", lambda _, *words: asked.append(words) or [sick])
+    status = read_status(run, POOL)
+    assert status.sick_gpus == {"w2": "GPU-a022: XID 79, ?[2Jfell off"}
+    [(constraint, _)] = asked  # of the collector: a pool of thousands of machines sends those alone
+    assert "RegiondagSickGPUs" in constraint
+    monkeypatch.setattr("regiondag.pool.pool.find_pool", lambda _: POOL)
+    command.run(command_arguments(run, watch=False))
+    assert "\nsick GPU: w2 does not offer GPU-a022: XID 79, ?[2Jfell off\n" in capsys.readouterr().out
+    assert command._as_json(status)["sick_gpus"] == status.sick_gpus
+    assert read_status(run, None).sick_gpus == {}  # nobody was asked
+    dagman_file(run.study_dag, "dagman.log").write_text(SUBMITTED + STARTED + ENDED)
+    assert read_status(run, POOL).sick_gpus == {}  # whatever is sick now, it is not this run's business
+
+
 def test_reasons_of_holds_do_not_steer_the_terminal(capsys):
     held = QueuedJob("germany_t0000", "7.0", "held", "\x1b[2Jgone", time.time(), "")
     command._show_table(RunStatus("tiny", "run", "running", None, 0.0, (), (held,), ""))
