@@ -15,11 +15,12 @@ from regiondag.accounting.prices import PriceTable, read_prices
 from regiondag.errors import AwsError
 from regiondag.fleet import ec2, ledger
 from regiondag.fleet.checks import Ground
-from regiondag.fleet.config import SPOT, Fleet
+from regiondag.fleet.config import ON_DEMAND, SPOT, Fleet
 from regiondag.fleet.demand import Worker
 from regiondag.fleet.ec2 import Instance
 from regiondag.fleet.ledger import DAY, HOUR, Ledger, day_of, show_dollars
 from regiondag.fleet.prices import Prices
+from regiondag.fleet.scale import Wish
 from regiondag.fleet.status import Spending
 from regiondag.fleet.template import GRACEFUL
 
@@ -110,29 +111,45 @@ def _rate(one: Instance, account: Account) -> float:
     return price
 
 
-def hold(account: Account | None, ground: Ground, count: int) -> tuple[Ground, int, str]:
-    """Return where workers may start, how many of `count`, and why not all.
+def hold(account: Account | None, ground: Ground, wish: Wish) -> tuple[Ground, Wish, str]:
+    """Return where workers may start, which of those wished for, and why not all.
 
-    EC2 chooses among types and zones, so each counts as the dearest of those whose hour alone would still fit.
+    EC2 chooses among types and zones, so each counts as the dearest of those whose hour alone would still fit. Those
+    that are wanted on demand come first: what they need is not spent on others.
     """
-    if account is None or count == 0:
-        return ground, count, ""
-    fleet, room = account.fleet, account.left - account.hour
-    known = {pool: _dearest(account, ground, pool) for pool in ground.pools}
-    fitting = {pool: price for pool, price in known.items() if price is not None and price <= room}
-    many = min(count, math.floor(room / max(fitting.values()) + 1e-9)) if fitting else 0
+    if account is None or wish.count == 0:
+        return ground, wish, ""
+    fleet, room, count = account.fleet, account.left - account.hour, wish.count
+    ways = ([ON_DEMAND] if wish.on_demand else []) + list(fleet.ways if count > wish.on_demand else [])
+    known = {pool: _dearest(account, ground, pool, ways) for pool in ground.pools}
+    fitting = tuple(pool for pool, price in known.items() if price is not None and price <= room)
+    many = _count_fitting(account, replace(ground, pools=fitting), wish, room) if fitting else 0
+    held = replace(ground, pools=fitting), Wish(many, min(many, wish.on_demand))
     if many == count:
-        return replace(ground, pools=tuple(fitting)), many, ""
+        return *held, ""
     if unknown := sorted({pool[0] for pool, price in known.items() if price is None}):
         why = f"no price of {', '.join(unknown)} is known, and `prices` in {fleet.file} names none"
-        return replace(ground, pools=tuple(fitting)), many, _refusal(account, count - many, count, why)
+        return *held, _refusal(account, count - many, count, why)
     cheapest = min(price for price in known.values() if price is not None)
     why = f"an hour of one more costs {show_dollars(cheapest)} or more; {_when(account, cheapest)}"
-    return replace(ground, pools=tuple(fitting)), many, _refusal(account, count - many, count, why)
+    return *held, _refusal(account, count - many, count, why)
 
 
-def _dearest(account: Account, ground: Ground, pool: tuple[str, str]) -> float | None:
-    prices = [account.of(pool[0], ground.zones[pool[1]], purchase) for purchase in account.fleet.purchases]
+def _count_fitting(account: Account, ground: Ground, wish: Wish, room: float) -> int:
+    """Return how many of `wish` an amount of dollars pays for an hour; every place of `ground` has prices."""
+
+    def pay(count: int, ways: Sequence[str], dollars: float) -> tuple[int, float]:
+        price = max(_dearest(account, ground, pool, ways) or 0.0 for pool in ground.pools)
+        paid = min(count, math.floor(dollars / price + 1e-9))
+        return paid, dollars - paid * price
+
+    firm, rest = pay(wish.on_demand, [ON_DEMAND], room) if wish.on_demand else (0, room)
+    others = wish.count - wish.on_demand
+    return firm + pay(others, account.fleet.ways, rest)[0] if others and firm == wish.on_demand else firm
+
+
+def _dearest(account: Account, ground: Ground, pool: tuple[str, str], ways: Sequence[str]) -> float | None:
+    prices = [account.of(pool[0], ground.zones[pool[1]], purchase) for purchase in ways]
     known = [price for price in prices if price is not None]
     return max(known) if len(known) == len(prices) else None
 

@@ -65,6 +65,7 @@ class Fleet:
     instance_profile: str
     minimum: int
     maximum: int
+    on_demand: int  # of the workers that run, so many are bought on demand before any other way
     idle_minutes: int
     join_minutes: int
     lease_minutes: int
@@ -74,9 +75,14 @@ class Fleet:
     max_spend: Mapping[str, float]  # dollars, for `day` and `run`; empty: no bound
 
     @property
-    def purchases(self) -> tuple[str, ...]:
-        """The ways in which workers are bought, the first one first: `spot`, `on-demand` or both."""
+    def ways(self) -> tuple[str, ...]:
+        """How workers beyond `on_demand` are bought, the first way first: `spot`, `on-demand` or both."""
         return (SPOT, ON_DEMAND) if self.purchase == PURCHASES[2] else (self.purchase,)
+
+    @property
+    def purchases(self) -> tuple[str, ...]:
+        """All ways in which workers are bought; each needs a launch template and prices."""
+        return tuple(dict.fromkeys((*self.ways, *([ON_DEMAND] if self.on_demand else []))))
 
     def problem(self, key: str, text: str) -> str:
         """Return a message about what stands at a top-level key."""
@@ -101,7 +107,7 @@ def load_fleet(path: Path) -> Fleet:
 
 
 def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
-    minimum, maximum = _workers(section)
+    minimum, maximum, on_demand = _workers(section)
     instances = _list(
         section, "instances", INSTANCE_TYPE, "a list of EC2 instance types with GPUs, such as [g5.xlarge]"
     )
@@ -121,6 +127,7 @@ def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
         instance_profile=_needed(section, "instance_profile", PROFILE, "the name of an instance profile, or its ARN"),
         minimum=minimum,
         maximum=maximum,
+        on_demand=on_demand,
         idle_minutes=section.read("idle_minutes", 15, whole(0, MOST_MINUTES)),
         join_minutes=section.read("join_minutes", 15, whole(0, MOST_MINUTES)),
         lease_minutes=section.read("lease_minutes", LEASE_MINUTES, whole(LEAST_LEASE, MOST_MINUTES)),
@@ -164,16 +171,18 @@ def _list(section: Section, key: str, pattern: re.Pattern[str], legal: str) -> t
     return section.read(key, (), Check(of, legal))
 
 
-def _workers(section: Section) -> tuple[int, int]:
+def _workers(section: Section) -> tuple[int, int, int]:
     below = section.section("workers")
     minimum = below.read("min", 0, whole(0, MOST_WORKERS))
     maximum = below.read("max", MOST_WORKERS, whole(1, MOST_WORKERS))
+    on_demand = below.read("on_demand", 0, whole(0, MOST_WORKERS))
     if "max" not in below:
         below.problems.add(("workers", "max"), "missing: the most workers that may run, such as workers: {max: 4}")
     below.finish()
-    if minimum > maximum:
-        below.problems.add(("workers", "min"), f"{minimum} is more than workers.max, {maximum}")
-    return minimum, maximum
+    for key, number in (("min", minimum), ("on_demand", on_demand)):
+        if number > maximum:
+            below.problems.add(("workers", key), f"{number} is more than workers.max, {maximum}")
+    return minimum, maximum, on_demand
 
 
 def _token(section: Section) -> tuple[str, str]:

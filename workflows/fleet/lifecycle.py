@@ -12,9 +12,10 @@ from regiondag.errors import AwsError
 from regiondag.fleet import ec2
 from regiondag.fleet.bound import Curb
 from regiondag.fleet.checks import Ground
-from regiondag.fleet.config import Fleet
+from regiondag.fleet.config import ON_DEMAND, Fleet
 from regiondag.fleet.demand import Worker
 from regiondag.fleet.ec2 import Instance, LaunchFailure, Template
+from regiondag.fleet.scale import Wish
 from regiondag.fleet.template import GRACEFUL, fleet_request, template_data, template_hash, template_name
 
 Tell = Callable[[str], None]
@@ -48,6 +49,7 @@ class StartedInstances:
     asked: int
     reasons: tuple[str, ...]  # why they are fewer than asked for
     passing: bool  # whether a later try may get more: no capacity, a full quota, or no reason given
+    otherwise: int = 0  # of those wanted on demand, how many EC2 did not have so
 
     @property
     def short(self) -> bool:
@@ -93,15 +95,19 @@ def ensure_templates(client: Any, fleet: Fleet, ground: Ground, tell: Tell) -> d
     return found
 
 
-def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Template], count: int) -> StartedInstances:
-    """Start `count` workers, or as many as EC2 gives: each way to buy is tried for what is still missing."""
+def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Template], wish: Wish) -> StartedInstances:
+    """Start what is wished for, or as much as EC2 gives: each way to buy is tried for what is still missing.
+
+    Those that are wanted on demand come first; where EC2 has none, another way is better than no worker.
+    """
     ids: list[str] = []
     failures: list[LaunchFailure] = []
     reasons: list[str] = []
-    for purchase in fleet.purchases:
-        left = count - len(ids)
+    otherwise = 0
+    for purchase, most, firm in ((ON_DEMAND, wish.on_demand, True), *((one, wish.count, False) for one in fleet.ways)):
+        left = min(most, wish.count - len(ids))
         if left <= 0:
-            break
+            continue
         template = found[template_name(fleet.name, purchase)]
         token = uuid.uuid4().hex  # one for all repetitions of this call, so that a lost answer starts nothing twice
         request = fleet_request(fleet.name, (template.id, template.version), ground.pools, purchase, left, token)
@@ -109,8 +115,9 @@ def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Templat
         ids += started
         failures += failed
         reasons += explain(failed, purchase)
+        otherwise += left - len(started) if firm else 0
     passing = not failures or any(failure.code in (*ec2.NO_CAPACITY, *ec2.NO_QUOTA) for failure in failures)
-    return StartedInstances(tuple(ids), count, tuple(reasons), passing)
+    return StartedInstances(tuple(ids), wish.count, tuple(reasons), passing, otherwise)
 
 
 def explain(failures: Sequence[LaunchFailure], purchase: str) -> list[str]:
@@ -140,10 +147,13 @@ def require(started: StartedInstances) -> None:
 # --- scale -------------------------------------------------------------------------------------------------
 
 
-def choose_surplus(alive: Sequence[Instance], workers: Mapping[str, Worker], number: int) -> list[Instance]:
+def choose_surplus(
+    alive: Sequence[Instance], workers: Mapping[str, Worker], number: int, on_demand: int = 0
+) -> list[Instance]:
     """Return the instances to drain so that `number` go on: idle ones first, then those with the fewest jobs.
 
     Of equals the youngest go first; one that has not joined yet counts as idle. Those that drain already are gone.
+    `on_demand` of those bought so go after all others.
     """
     staying = [instance for instance in alive if not instance.draining]
 
@@ -151,7 +161,10 @@ def choose_surplus(alive: Sequence[Instance], workers: Mapping[str, Worker], num
         worker = workers.get(instance.id)
         return (worker.jobs if worker else 0, -instance.launched)
 
-    return sorted(staying, key=key)[: max(0, len(staying) - number)]
+    order = sorted(staying, key=key)
+    firm = [one for one in reversed(order) if one.purchase == ON_DEMAND][:on_demand]
+    order.sort(key=lambda one: one in firm)
+    return order[: max(0, len(order) - number)]
 
 
 def obey(client: Any, curb: Curb, tell: Tell, dry_run: bool = False) -> None:

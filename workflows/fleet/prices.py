@@ -41,6 +41,10 @@ class Estimate:
     high: float
     unknown: tuple[str, ...]  # what has no price; the range is of the others alone
 
+    def __add__(self, other: Estimate) -> Estimate:
+        unknown = tuple(dict.fromkeys((*self.unknown, *other.unknown)))
+        return Estimate(self.low + other.low, self.high + other.high, unknown)
+
     def __str__(self) -> str:
         if self.unknown:
             return f"unknown (no price of {', '.join(self.unknown)})"

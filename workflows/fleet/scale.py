@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regiondag.fleet.checks import Ground
-from regiondag.fleet.config import Fleet
+from regiondag.fleet.config import ON_DEMAND, Fleet
 from regiondag.fleet.demand import GpuRequest, Worker, count_wanted, fits
 from regiondag.fleet.ec2 import Instance
 
@@ -27,6 +27,20 @@ class Decision:
     def missing(self) -> int:
         """How many workers to start."""
         return max(0, self.wanted - self.running)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Workers to start."""
+
+    count: int
+    on_demand: int = 0  # so many of them are bought on demand, before the others and whatever `purchase` says
+
+
+def wish(fleet: Fleet, alive: Sequence[Instance], count: int) -> Wish:
+    """Return `count` workers, of them so many on demand as `workers.on_demand` lacks; one that drains is none."""
+    there = sum(one.purchase == ON_DEMAND and not one.draining for one in alive)
+    return Wish(count, min(count, max(0, fleet.on_demand - there)))
 
 
 def console(region: str, instance: str) -> str:

@@ -12,11 +12,11 @@ from regiondag.fleet import bound, ec2, lifecycle
 from regiondag.fleet.backoff import Memory, advise
 from regiondag.fleet.bound import Account
 from regiondag.fleet.checks import Ground, look_up
-from regiondag.fleet.config import Fleet
+from regiondag.fleet.config import ON_DEMAND, Fleet
 from regiondag.fleet.demand import GpuRequest, Worker
 from regiondag.fleet.ec2 import Instance
 from regiondag.fleet.prices import Prices, estimate, find_prices, price_rows
-from regiondag.fleet.scale import decide
+from regiondag.fleet.scale import Wish, decide, wish
 from regiondag.fleet.status import FleetStatus, assemble
 from regiondag.fleet.watch import Recall
 
@@ -62,19 +62,19 @@ def up(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, dry_run: b
     if fleet.max_spend and not dry_run and not alive and not ec2.find_templates(client, fleet.name):
         bound.begin(fleet)
     account = _keep_within(client, fleet, ground, out, alive, lambda: _workers(pool, out.tell), dry_run)
-    ground, missing = _hold(account, ground, missing, out)
+    ground, allowed = _hold(account, ground, wish(fleet, alive, missing), out)
     if dry_run:
         found = ec2.find_templates(client, fleet.name)
         for name in lifecycle.find_outdated(found, fleet, ground):
             if name not in found:
                 ec2.refuse_foreign_template(client, fleet.name, name)
             out.say(f"would {'add a version to' if name in found else 'create'} the launch template {name}")
-        _preview(client, fleet, ground, out, missing)
+        _preview(client, fleet, ground, out, allowed)
         return
     found = lifecycle.ensure_templates(client, fleet, ground, out.tell)
-    if missing:
-        _start(client, fleet, ground, found, missing, out)
-    many = len(staying) + missing
+    if allowed.count:
+        _start(client, fleet, ground, found, allowed, out)
+    many = len(staying) + allowed.count
     more = "" if fleet.minimum else "; `regiondag fleet scale` starts what the queue asks for"
     out.tell(f"fleet {fleet.name} is up: {many} worker{'' if many == 1 else 's'} of {fleet.maximum} at most{more}")
     if fleet.minimum and fleet.idle_minutes:
@@ -90,27 +90,32 @@ def _ground(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None) -> Gr
     return ground
 
 
-def _start(client: Any, fleet: Fleet, ground: Ground, found: dict[str, ec2.Template], count: int, out: Outlet) -> None:
-    started = lifecycle.start(client, fleet, ground, found, count)
+def _start(client: Any, fleet: Fleet, ground: Ground, found: dict[str, ec2.Template], asked: Wish, out: Outlet) -> None:
+    started = lifecycle.start(client, fleet, ground, found, asked)
     for one in started.ids:
         out.say(one)
     if started.ids:
         many = len(started.ids)
         out.tell(f"{many} worker{'s' if many > 1 else ''} started; each joins the pool about a minute after its start")
+    if started.otherwise and not started.short:
+        reasons = "".join(f"\n  {reason}" for reason in started.reasons)
+        out.tell(f"note: workers.on_demand lacks {started.otherwise}, which are bought as the others are:{reasons}")
     lifecycle.require(started)
 
 
-def _preview(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int) -> None:
-    """Print what an hour of `count` more workers costs."""
+def _preview(client: Any, fleet: Fleet, ground: Ground, out: Outlet, asked: Wish) -> None:
+    """Print what an hour of so many more workers costs."""
     prices = find_prices(client, fleet, list(ground.kinds), fleet.purchases, out.tell)
     kinds = " or ".join(ground.kinds)
-    out.say(f"would start {count} worker{'' if count == 1 else 's'} ({fleet.purchase}) of type {kinds}")
+    how = f"{asked.on_demand} on-demand, else {fleet.purchase}" if asked.on_demand else fleet.purchase
+    out.say(f"would start {asked.count} worker{'' if asked.count == 1 else 's'} ({how}) of type {kinds}")
     out.table(
         f"fleet {fleet.name}, image {ground.image.id}", PRICE_HEADINGS, price_rows(ground, prices, fleet.purchases)
     )
-    for many, text in ((count, "these"), (fleet.maximum, "all that workers.max allows")):
-        cost = estimate(ground, prices, fleet.purchases, many)
-        out.say(f"an hour of {text} ({many}): {cost}")
+    for one, text in ((asked, "these"), (Wish(fleet.maximum, fleet.on_demand), "all that workers.max allows")):
+        cost = estimate(ground, prices, [ON_DEMAND], one.on_demand)
+        cost += estimate(ground, prices, fleet.ways, one.count - one.on_demand)
+        out.say(f"an hour of {text} ({one.count}): {cost}")
     out.say(NOT_ALL)
 
 
@@ -130,8 +135,9 @@ def scale(
     out.tell(decision.summary)
     for note in (*decision.notes, *advice.notes):
         out.tell(f"note: {note}")
-    ground, missing = _hold(account, ground, 0 if advice.halt else decision.missing, out)
-    _grow(client, fleet, ground, out, missing, dry_run)
+    missing = 0 if advice.halt else decision.missing
+    ground, allowed = _hold(account, ground, wish(fleet, alive, missing), out)
+    _grow(client, fleet, ground, out, allowed, dry_run)
 
 
 def _keep_within(
@@ -159,11 +165,11 @@ def _keep_within(
     return account
 
 
-def _hold(account: Account | None, ground: Ground, count: int, out: Outlet) -> tuple[Ground, int]:
-    ground, count, why = bound.hold(account, ground, count)
+def _hold(account: Account | None, ground: Ground, asked: Wish, out: Outlet) -> tuple[Ground, Wish]:
+    ground, allowed, why = bound.hold(account, ground, asked)
     if why:
         out.tell(f"note: {why}")
-    return ground, count
+    return ground, allowed
 
 
 def _refuse_other_series(ground: Ground, pool: PoolView) -> None:
@@ -177,7 +183,7 @@ def _refuse_other_series(ground: Ground, pool: PoolView) -> None:
         )
 
 
-def _grow(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int, dry_run: bool) -> None:
+def _grow(client: Any, fleet: Fleet, ground: Ground, out: Outlet, asked: Wish, dry_run: bool) -> None:
     found = ec2.find_templates(client, fleet.name)
     if not found and not dry_run:
         raise AwsError(f"fleet {fleet.name} is not up in {fleet.region}; make it with: regiondag fleet up")
@@ -189,9 +195,9 @@ def _grow(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int, dr
             f"note: {fleet.file} or its image has changed since `regiondag fleet up`; new workers are as before it"
         )
     if dry_run:
-        _preview(client, fleet, ground, out, count)
-    elif count:
-        _start(client, fleet, ground, found, count, out)
+        _preview(client, fleet, ground, out, asked)
+    elif asked.count:
+        _start(client, fleet, ground, found, asked, out)
 
 
 def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, number: int, dry_run: bool) -> None:
@@ -207,13 +213,13 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
         if missing < number - len(staying):
             out.tell(f"note: {len(alive) - len(staying)} workers still drain and count towards workers.max")
         account = _keep_within(client, fleet, ground, out, alive, lambda: _workers(pool, out.tell), dry_run)
-        ground, missing = _hold(account, ground, missing, out)
-        _grow(client, fleet, ground, out, missing, dry_run)
+        ground, allowed = _hold(account, ground, wish(fleet, alive, missing), out)
+        _grow(client, fleet, ground, out, allowed, dry_run)
         return
     workers = pool.workers() if pool else {}
     if pool is None:
         out.tell("note: there is no pool to ask which workers are idle; the youngest are drained first")
-    going = lifecycle.choose_surplus(alive, workers, number)
+    going = lifecycle.choose_surplus(alive, workers, number, fleet.on_demand)
     for one in going:
         jobs = workers[one.id].jobs if one.id in workers else 0
         out.say(f"{'would drain' if dry_run else 'drains'} {one.id} ({one.type}, {jobs} running jobs)")

@@ -19,6 +19,7 @@ from regiondag.fleet.demand import GpuRequest, Worker
 from regiondag.fleet.ec2 import Instance
 from regiondag.fleet.ledger import DAY, HOUR, Ledger, day_of
 from regiondag.fleet.prices import Prices
+from regiondag.fleet.scale import Wish
 from regiondag.pool import pool as pools
 from regiondag.pool.pool import Pool
 from regiondag.util import aws
@@ -57,8 +58,8 @@ def ground(fleet):
     [(50, 0, 3, 3), (3, 0, 3, 3), (2.99, 0, 3, 2), (5, 3, 3, 2), (3, 3, 1, 0), (-1, 0, 2, 0), (0.7, 0, 2, 1)],
 )
 def test_so_many_start_as_the_next_hour_of_all_allows(account, ground, left, running, asked, many):
-    where, count, why = hold(account(left, running), ground, asked)
-    assert count == many
+    where, held, why = hold(account(left, running), ground, Wish(asked))
+    assert held == Wish(many)
     assert bool(why) == (many < asked)
     # What is too dear alone is not left to EC2's choice: for seventy cents there is a g4dn.xlarge.
     assert {kind for kind, _ in where.pools} == ({"g4dn.xlarge"} if left == 0.7 else {"g5.xlarge", "g4dn.xlarge"}
@@ -66,31 +67,50 @@ def test_so_many_start_as_the_next_hour_of_all_allows(account, ground, left, run
 
 
 def test_it_says_why_and_when(account, ground):
-    _, count, why = hold(account(1.2, running=1), ground, 2)
-    assert count == 0
+    _, held, why = hold(account(1.2, running=1), ground, Wish(2))
+    assert held == Wish(0)
     assert why == (
         f"2 of 2 workers are not started: $48.80 of $50.00 spent today (UTC), and an hour of one more costs $0.50 or "
         f"more; they may from {TOMORROW} 00:00 UTC"
     )
     spent = dataclasses.replace(account(20), ledger=Ledger(run=199.8, days={day_of(NOW): 30}))
-    assert "$199.80 of $200.00 spent since `fleet up`" in hold(spent, ground, 1)[2]
-    assert hold(spent, ground, 1)[2].endswith("they may when max_spend.run is raised, or after `regiondag fleet down`, "
-                                              "when `up` begins a new run")  # fmt: skip
+    assert "$199.80 of $200.00 spent since `fleet up`" in hold(spent, ground, Wish(1))[2]
+    end = "they may when max_spend.run is raised, or after `regiondag fleet down`, when `up` begins a new run"
+    assert hold(spent, ground, Wish(1))[2].endswith(end)
     dear = account(50, running=50)
-    assert "that is more than max_spend.day allows at all" in hold(dear, ground, 1)[2]
+    assert "that is more than max_spend.day allows at all" in hold(dear, ground, Wish(1))[2]
+
+
+@pytest.mark.parametrize(
+    ("left", "asked", "held"),
+    [
+        (50, Wish(5, 2), Wish(5, 2)),
+        (2.9, Wish(5, 2), Wish(5, 2)),  # two for a dollar, three for thirty cents
+        (2.8, Wish(5, 2), Wish(4, 2)),
+        (1.9, Wish(5, 2), Wish(1, 1)),  # what the second one needs is not spent on others
+        (1.9, Wish(5), Wish(5)),
+        (2.0, Wish(2, 2), Wish(2, 2)),
+    ],
+)
+def test_those_wanted_on_demand_come_first_and_cost_what_they_cost(account, ground, left, asked, held):
+    bounded = account(left)
+    spot = {(kind, ground.zones[subnet]): 0.3 for kind, subnet in ground.pools}
+    prices = Prices({"g5.xlarge": 1.0, "g4dn.xlarge": 1.0}, spot)
+    mixed = dataclasses.replace(bounded.fleet, purchase="spot", on_demand=2)
+    assert hold(dataclasses.replace(bounded, fleet=mixed, prices=prices), ground, asked)[1] == held
 
 
 def test_what_has_no_price_is_not_started(account, ground):
     nothing = dataclasses.replace(account(50), prices=Prices({}, {}))
-    where, count, why = hold(nothing, ground, 1)
-    assert (where.pools, count) == ((), 0)
+    where, held, why = hold(nothing, ground, Wish(1))
+    assert (where.pools, held) == ((), Wish(0))
     assert "no price of g4dn.xlarge, g5.xlarge is known, and `prices` in" in why
     one = dataclasses.replace(account(50), prices=Prices({"g5.xlarge": 1.0}, {}))
-    assert {kind for kind, _ in hold(one, ground, 1)[0].pools} == {"g5.xlarge"}
+    assert {kind for kind, _ in hold(one, ground, Wish(1))[0].pools} == {"g5.xlarge"}
 
 
 def test_without_a_bound_nothing_changes(ground):
-    assert hold(None, ground, 7) == (ground, 7, "")
+    assert hold(None, ground, Wish(7, 2)) == (ground, Wish(7, 2), "")
     assert curb(None, [instance("i-0")], {}) == Curb()
 
 

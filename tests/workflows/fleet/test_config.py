@@ -54,6 +54,17 @@ def test_what_is_not_given_has_a_default(tmp_path):
     assert load(tmp_path, GOOD + "disk: 1500MB\n").disk_gb == 2
 
 
+def test_some_may_be_bought_on_demand_before_all_others(tmp_path):
+    assert load(tmp_path, GOOD).on_demand == 0
+    fleet = load(tmp_path, GOOD.replace("{max: 3}", "{max: 3, on_demand: 2}"))
+    assert (fleet.on_demand, fleet.ways, fleet.purchases) == (2, ("spot",), ("spot", "on-demand"))
+    all_so = load(tmp_path, GOOD.replace("{max: 3}", "{max: 3, on_demand: 2}") + "purchase: on-demand\n")
+    assert all_so.purchases == ("on-demand",)
+    assert problems(tmp_path, GOOD.replace("{max: 3}", "{max: 3, on_demand: 4}")) == [
+        "9: workers.on_demand: 4 is more than workers.max, 3"
+    ]
+
+
 def test_every_mistake_is_said_at_once(tmp_path):
     text = """\
 fleet: Demo

@@ -183,6 +183,69 @@ def test_on_demand_takes_over_where_there_is_no_spot_capacity(cloud, run, fleet_
     assert names == {"regiondag-demo-spot", "regiondag-demo-on-demand"}
 
 
+def bought(cloud) -> list[str]:
+    return sorted(one.get("InstanceLifecycle", "on-demand") for one in cloud.alive())
+
+
+def test_so_many_start_on_demand_first_and_the_others_as_spot(cloud, run, fleet_file, pool, capsys):
+    fleet_file.write_text(fleet_text(cloud, workers="{min: 2, max: 4, on_demand: 1}"))
+    assert run("up") == 0
+    assert bought(cloud) == ["on-demand", "spot"]
+    kinds = [given["TargetCapacitySpecification"] for _, name, given in cloud.calls if name == "CreateFleet"]
+    assert kinds == [
+        {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
+        {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
+    ]
+    pool.requests = [JOB] * 9
+    assert run("scale") == 0
+    assert bought(cloud) == ["on-demand", "spot", "spot", "spot"]
+    (firm,) = (one["InstanceId"] for one in cloud.alive() if one.get("InstanceLifecycle") != "spot")
+    cloud.ec2.terminate_instances(InstanceIds=[firm])
+    assert run("scale") == 0
+    assert bought(cloud) == ["on-demand", "spot", "spot", "spot"]  # it is made good
+    assert run("clean") == 0
+    assert "nothing that carries the tag of fleet demo is left over" in capsys.readouterr().err  # both templates serve
+    assert run("down", "--now") == 0
+    assert cloud.versions() == []
+
+
+def test_where_none_is_had_on_demand_spot_is_better_than_none(cloud, run, fleet_file, capsys):
+    fleet_file.write_text(fleet_text(cloud, workers="{min: 2, max: 4, on_demand: 1}"))
+    cloud.refuse("CreateFleet", "InsufficientInstanceCapacity", "none at all", times=1)
+    assert run("up") == 0
+    assert bought(cloud) == ["spot", "spot"]
+    said = capsys.readouterr().err
+    assert "note: workers.on_demand lacks 1, which are bought as the others are:" in said
+    assert "none at all -- AWS has no such machine" in said
+    assert run("scale", "--workers", "3") == 0
+    assert bought(cloud) == ["on-demand", "spot", "spot"]
+
+
+def test_the_cost_of_those_on_demand_is_in_a_dry_run_and_in_the_bound(cloud, run, fleet_file, capsys, monkeypatch):
+    spot = b"""<DescribeSpotPriceHistoryResponse><spotPriceHistorySet>%s</spotPriceHistorySet>
+      </DescribeSpotPriceHistoryResponse>"""
+    row = b"""<item><instanceType>%s</instanceType><productDescription>Linux/UNIX</productDescription>
+      <spotPrice>0.25</spotPrice><timestamp>2026-11-28T00:00:00Z</timestamp>
+      <availabilityZone>%s</availabilityZone></item>"""
+    zones = [f"{REGION}{letter}".encode() for letter in "abc"]
+    rows = b"".join(row % (kind, zone) for kind in (b"g5.xlarge", b"g4dn.xlarge") for zone in zones)
+    cloud.answers["DescribeSpotPriceHistory"] = lambda: (200, spot % rows)
+    workers = "{min: 2, max: 4, on_demand: 1}"
+    prices = "{g5.xlarge: 1, g4dn.xlarge: 1}"
+    fleet_file.write_text(fleet_text(cloud, workers=workers, prices=prices))
+    assert run("up", "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "would start 2 workers (1 on-demand, else spot) of type g5.xlarge or g4dn.xlarge" in said
+    assert "an hour of these (2): $1.25" in said
+    assert "an hour of all that workers.max allows (4): $1.75" in said
+    fleet_file.write_text(fleet_text(cloud, workers=workers, prices=prices, max_spend="{day: 1.3}"))
+    assert run("scale", "--workers", "4", "--dry-run") == 0
+    assert "would start 2 workers (1 on-demand, else spot)" in capsys.readouterr().out
+    assert run("up") == 0
+    assert run("status") == 0
+    assert "the next hour of what runs: $1.25" in capsys.readouterr().out
+
+
 def test_unauthorised_says_what_was_not_allowed(cloud, run, capsys):
     cloud.refuse("CreateLaunchTemplate", "UnauthorizedOperation", "not authorized to perform: ec2:CreateLaunchTemplate")
     assert run("up") == 8

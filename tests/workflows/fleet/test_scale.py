@@ -12,7 +12,7 @@ from regiondag.fleet.demand import GpuRequest, Worker, sum_slots
 from regiondag.fleet.ec2 import Instance
 from regiondag.fleet.lifecycle import choose_surplus
 from regiondag.fleet.prices import Prices
-from regiondag.fleet.scale import decide
+from regiondag.fleet.scale import Wish, decide, wish
 from regiondag.fleet.status import as_json, assemble, show_age, show_total, table_rows
 from regiondag.util import aws
 from tests.workflows.fleet.conftest import REGION
@@ -92,6 +92,28 @@ def test_the_idle_go_first_then_the_youngest():
     assert [one.id for one in choose_surplus(alive, workers, 1)] == ["young", "old"]
     assert [one.id for one in choose_surplus(alive, workers, 0)] == ["young", "old", "busy"]
     assert choose_surplus(alive, workers, 3) == []
+
+
+def test_of_those_bought_on_demand_so_many_stay_longest():
+    alive = [instance("spot", 9), instance("firm", 8, purchase="on-demand"), instance("more", 7, purchase="on-demand")]
+    workers = {"spot": Worker("spot", 1, 0, 2), "firm": Worker("firm", 1, 1, 0), "more": Worker("more", 1, 1, 0)}
+    assert [one.id for one in choose_surplus(alive, workers, 0)] == ["more", "firm", "spot"]
+    assert [one.id for one in choose_surplus(alive, workers, 0, 1)] == ["more", "spot", "firm"]
+    assert [one.id for one in choose_surplus(alive, workers, 0, 2)] == ["spot", "more", "firm"]
+
+
+def test_so_many_are_wanted_on_demand_as_stay_too_few(fleet):
+    firm = dataclasses.replace(fleet, on_demand=2)
+    alive = [
+        instance("i-1", purchase="on-demand"),
+        instance("i-2"),
+        instance("i-3", purchase="on-demand", drain="peaceful"),
+    ]
+    assert wish(fleet, alive, 3) == Wish(3, 0)
+    assert wish(firm, alive, 3) == Wish(3, 1)
+    assert wish(firm, [], 1) == Wish(1, 1)
+    assert wish(firm, [], 0) == Wish(0, 0)
+    assert wish(firm, [instance(f"i-{n}", purchase="on-demand") for n in range(3)], 2) == Wish(2, 0)
 
 
 def test_slots_are_added_up_by_instance():
