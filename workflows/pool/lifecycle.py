@@ -67,8 +67,7 @@ def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) 
         if state and state.is_running:
             _tell_already_up(state, wishes, rebuild, tell)
             return pool_of(state)
-        died = state is not None and not state.stopped
-        if state and died:
+        if state and not state.stopped:
             tell(f"the pool {name!r} had died; starting it again with its queue")
             wishes = _as_before(state, wishes)
         suite, packages = wishes.suite or DEFAULT_SUITE, wishes.packages or ()
@@ -78,7 +77,7 @@ def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) 
         image = ensure_image(suite, tell, rebuild, packages)
         remove_old_images(keep=[Path(other.image) for other in find_running_pools()])
         pool = _start(name, mode, image, wishes, tell)
-        if died:
+        if state:
             _give_up_lost_jobs(name)
         return pool
 
@@ -157,9 +156,9 @@ def _start(name: str, mode: sandbox.Mode, image: RootImage, wishes: PoolWishes, 
 
 
 def _give_up_lost_jobs(name: str) -> None:
-    """Let jobs that ran when the pool died run again at once.
+    """Let jobs that ran when the pool died or was stopped run again at once.
 
-    They died with it, though HTCondor's shadows would look for them until their lease ends, ten minutes later.
+    They ended with it, though HTCondor's shadows would look for them until their lease ends, ten minutes later.
     """
     state = read_state(name)
     for shadow in find_below(state.processes[0].pid, "condor_shadow", "--reconnect") if state else ():

@@ -235,6 +235,20 @@ def test_down_kills_jobs_and_leaves_nothing(pool, other, run_area):
     assert find_pool() == pool
 
 
+def test_a_job_that_ran_when_its_pool_was_stopped_runs_again_at_once(pool, other, run_area):
+    assert pool.kind == "embedded"
+    second = lifecycle.up(other, PoolWishes(SUITE), print)
+    begun = run_area / "begun"
+    line = f"echo $$ >>{begun}; test $(wc -l <{begun}) -gt 1 || sleep 600"
+    submit(second, run_area, "twice", f"arguments = \"-c '{line}'\"\n")
+    deadline = time.monotonic() + 60
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    lifecycle.down(other, print)
+    wait(lifecycle.up(other, PoolWishes(SUITE), print), run_area)  # a lease is ten minutes
+    assert len(begun.read_text().split()) == 2
+
+
 def test_a_broken_config_is_told_with_the_logs_and_leaves_nothing(pool, other, monkeypatch):
     assert pool.kind == "embedded"
     monkeypatch.setattr(lifecycle, "START_SECONDS", 6)
