@@ -45,7 +45,7 @@ const isWide = (region, values) => region.minimize && values.length > 1 && Math.
 function trialRows(region) {
   const columns = details.trials[data.regions.indexOf(region)], {texts} = details;
   return columns.trial.map((trial, at) => ({
-    trial, at, status: texts[columns.status[at]], value: columns.value[at], half: columns.half[at], customers: columns.customers[at], floor: columns.floor[at], bestEpoch: columns.best_epoch[at],
+    trial, at, status: texts[columns.status[at]], value: columns.value[at], half: columns.half[at], error: columns.error?.[at], customers: columns.customers[at], floor: columns.floor[at], bestEpoch: columns.best_epoch[at],
     seconds: columns.seconds[at], settled: columns.settled[at], machine: texts[columns.machine[at]],
     reason: texts[columns.reason[at]], curve: columns.curves[at], won: columns.won === trial,
     point: columns.points.map(values => values[at]),

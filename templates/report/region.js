@@ -4,7 +4,7 @@
 let library = null; // plotly.js: a promise, from the first picture on
 let regionPictures = []; // none before
 const MOST_CLASSES = 20; // of which all pairs are known, as in nnlib/confusion.py
-const withInterval = row => short(row.value) + (isNumber(row.half) ? ` ± ${digits(row.half, 4)}` : "");
+const withInterval = row => short(row.value) + (isNumber(row.half) ? ` ± ${digits(row.half, 4)}` : isNumber(row.error) ? ` ± ${digits(row.error, 4)} (standard error)` : "");
 const among = row => [`trial ${row.trial}`, row.customers ? plural(row.customers, asked()) : "", isNumber(row.floor) ? `recent popularity ${short(row.floor)}` : ""].filter(Boolean).join(", ");
 
 async function loadLibrary() {
@@ -110,7 +110,7 @@ function trialColumns(region) {
     {...number("trial", row => row.trial), node: row => element("button", {type: "button", className: "link", textContent: row.trial, title: "mark this trial in the pictures", onclick: () => pickTrial(row.trial)})},
     {title: "status", get: row => row.status, show: row => row.status + (row.won ? " ★ won" : "")},
     number(region.metric, row => row.value, row => digits(row.value, 4)),
-    ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number(`${asked()}s`, row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number("recent popularity", row => row.floor, row => digits(row.floor, 4))] : []),
+    ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number(`${asked()}s`, row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number("recent popularity", row => row.floor, row => digits(row.floor, 4))] : [number("± standard error", row => row.error, row => digits(row.error, 4))]),
     ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, by: row => orderOf(parameter, row.point[index]), get: row => row.point[index], show: row => short(row.point[index])})),
     number("epochs", row => row.curve.length || null), number("best epoch", row => row.bestEpoch || null), number("seconds", row => row.seconds, row => digits(row.seconds, 1)),
     {title: "settled", screen: true, get: row => row.settled ? moment(row.settled) : ""},

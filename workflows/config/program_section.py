@@ -13,7 +13,7 @@ from nnlib.worker.program_archive import PLACEHOLDER
 from regiondag.errors import ConfigError
 from regiondag.study.program import TOLD, TRAINER, Program
 from regiondag.study.space import Space
-from regiondag.trainers.container import CONTAINER, IN_CONTAINER, read_container
+from regiondag.trainers.container import CONTAINER, IN_CONTAINER, NONE, read_container
 from regiondag.trainers.environment_key import ENVIRONMENT, KEY, read_environment
 from regiondag.trainers.program_check import check_space
 from regiondag.trainers.program_files import UNSAYABLE, can_be_said, find_downloads, find_files
@@ -30,6 +30,7 @@ from regiondag.util.schema import (
     choice,
     object_of,
     section_of,
+    word_or,
 )
 from regiondag.util.yaml_file import Document
 
@@ -145,7 +146,7 @@ PROGRAM: Keys = {
     ),
     CONTAINER: Key(
         None,
-        section_of(object_of(IN_CONTAINER, ["image"])),
+        word_or([NONE], object_of(IN_CONTAINER, ["image"])),
         "An image in which Apptainer runs the program; what runs its job is outside.",
     ),
 }

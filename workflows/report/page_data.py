@@ -178,7 +178,9 @@ def _parameter(parameter: Parameter) -> dict[str, object]:
 def _trials(trials: RegionTrials, machines: Mapping[NodeName, str], texts: Texts) -> dict[str, object]:
     rows = trials.rows
     names = [parameter.name for parameter in trials.spec.search.space]
-    return {
+    # Of how many values a program's figure is the mean is not known here, and so no interval.
+    errors = [None if row.customers else round_value(row.stderr, INTERVAL_DIGITS) for row in rows]
+    return ({"error": errors} if any(error is not None for error in errors) else {}) | {
         "trial": [row.trial for row in rows],
         "status": [texts.number(row.status) for row in rows],
         "value": [round_value(row.value) for row in rows],

@@ -13,6 +13,7 @@ from regiondag.util.schema import Key, Keys, Section
 from regiondag.util.text import holds_control_character
 
 CONTAINER = "container"
+NONE = "none"  # what a region says whose program needs not what the study's does
 MOST = 1000  # characters of an image's name
 _REGISTRY = re.compile(r"(docker|oras)://[A-Za-z0-9][A-Za-z0-9_.:/@+-]*")
 _MAGIC, _BEFORE = b"SIF_MAGIC", 32  # of a .sif, behind the line that starts it as a program
@@ -52,9 +53,11 @@ IN_CONTAINER: Keys = {
 
 def read_container(section: Section, folder: Path) -> Container | None:
     """Read what `trainer.container` of a section says; None where there is none, or where it is wrong."""
-    if CONTAINER not in section:
+    if not is_wanted(section, CONTAINER):
         return None
-    below = section.section(CONTAINER)
+    # A region's own image where the study says that there is none.
+    layers = [layer for layer in section.layers if layer.value.get(CONTAINER) != NONE]
+    below = Section(section.problems, layers).section(CONTAINER)
     image, shared = (below.value(name, IN_CONTAINER) for name in IN_CONTAINER)
     below.finish()
     if not image:
@@ -69,6 +72,11 @@ def read_container(section: Section, folder: Path) -> Container | None:
         below.problems.add(below.where("image"), text)
         return None
     return Container(image, None if shared or "://" in image else folder / image)
+
+
+def is_wanted(section: Section, key: str) -> bool:
+    """Whether a section says what a key is, and not that there is none."""
+    return section.raw(key) != NONE and key in section
 
 
 def _why_not_sent(file: Path, image: str) -> str:

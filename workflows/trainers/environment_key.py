@@ -10,6 +10,7 @@ from typing import Any
 from nnlib.spec.checks import Check, matching
 from nnlib.util.os_errors import reason_of
 from regiondag.study.program import LISTS, PACKED, Environment
+from regiondag.trainers.container import CONTAINER, NONE, is_wanted
 from regiondag.util.schema import TEXT, Key, Keys, Section, object_of
 
 ENVIRONMENT = "environment"
@@ -36,6 +37,8 @@ PARTS: Keys = {
 
 
 def _parts(value: Any) -> Mapping[str, str]:
+    if value == NONE:
+        return {}
     said = {"file": value} if isinstance(value, str) else value
     if not isinstance(said, Mapping) or "file" not in said or not set(said) <= set(PARTS):
         raise ValueError
@@ -51,11 +54,11 @@ KEY: Key[Mapping[str, str]] = Key(
     {},
     Check(
         _parts,
-        "requirements.txt, or an archive such as env.tar.gz, or {file: requirements.txt, python: '3.13'}",
+        f"requirements.txt, or an archive such as env.tar.gz, or {{file: requirements.txt, python: '3.13'}}, or {NONE}",
         {"anyOf": [TEXT.schema, object_of(PARTS, ["file"])]},
     ),
     "The Python packages that the program needs, which go with the job: a list that `generate` builds once, or an "
-    "environment that is packed already, as by conda-pack or venv-pack.",
+    f"environment that is packed already, as by conda-pack or venv-pack; {NONE}: the worker's Python alone.",
 )
 
 
@@ -64,8 +67,11 @@ def read_environment(section: Section, folder: Path) -> Environment | None:
     said = section.value(ENVIRONMENT, {ENVIRONMENT: KEY})
     if not said:
         return None
-    if "container" in section:
-        text = "beside trainer.container it is not legal: the image has what the program needs; remove one of both"
+    if is_wanted(section, CONTAINER):
+        text = (
+            "beside trainer.container it is not legal: the image has what the program needs; remove one of both, or, "
+            f"where a region's own differs from the study's, say {NONE} there"
+        )
         section.problems.add(section.where(ENVIRONMENT), text)
         return None
     found = Environment(folder / said["file"], said.get("python", ""), said.get("platform", ""))

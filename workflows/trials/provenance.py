@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nnlib.contract import RESULT_FILE, TRIAL_FILE, ContractError, load_result
+from nnlib.worker.downloads import Download
 from regiondag.condor.events.attempts import Attempt
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.condor.events.log import read_attempts
@@ -24,6 +25,7 @@ from regiondag.run.layout import FILES, NODES_DAG, NodeName, RunFolder, dagman_l
 from regiondag.run.manifest import RunManifest, read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.study.space import Value, with_defaults
+from regiondag.trainers.fetch import downloads_of
 
 OUTPUTS = tuple(Path(one.path).name for one in FILES if one.writer == "job" and not one.path.endswith(("out", "err")))
 _WORDS = re.compile(r"^(JOB|PARENT)[ ]+([^\n]+)", re.MULTILINE)
@@ -75,6 +77,7 @@ class Provenance:
     sizes: Mapping[str, int]  # bytes of each file that is there, by its path in the run directory
     dag: DagState | None
     champions: Mapping[str, tuple[str, ...]]  # files by region's slug
+    downloads: Mapping[str, tuple[Download, ...]] = field(default_factory=dict)  # what jobs got from URLs, by slug
 
     @property
     def code(self) -> str:
@@ -100,7 +103,8 @@ def read_provenance(run: RunFolder) -> Provenance:
         with suppress(OSError):
             sizes[name] = (run.path / name).stat().st_size
     dag = read_dag_log(dagman_log(run.study_dag))
-    return Provenance(Path(manifest.run).name, manifest, tuple(tasks), sizes, dag, champions)
+    downloads = {slug: downloads_of(run.region(slug).program_archive) for slug in manifest.regions}
+    return Provenance(Path(manifest.run).name, manifest, tuple(tasks), sizes, dag, champions, downloads)
 
 
 def show_time(when: float) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from nnlib.contract import PROGRAM_FILE, Status, sha256_of
 from nnlib.util.files import appearing, copy_atomically, write_atomically
+from nnlib.worker.downloads import Download
 from regiondag.errors import ConfigError
 from regiondag.run.layout import STUDY_FILE, RunFolder
 from regiondag.run.study_folder import check_free
@@ -118,10 +119,13 @@ class _Crate:
         self.tools = {archive: self._tool(archive) for archive in dict.fromkeys(map(self._archive, run.tasks))}
         graph = self._file(GRAPH, "The graph of the run, with times and machines, as WfFormat 1.5 has it")
         inputs = {name: self._input(name) for name in run.manifest.sha256 if _is_data(name)}
+        fetched = {slug: list(map(self._download, ones)) for slug, ones in run.downloads.items()}
         champions = {name: self._champion(slug, name) for slug, names in run.champions.items() for name in names}
-        actions = [self._action(task, inputs, champions) for task in run.tasks if task.outcome or task.attempt]
+        begun = [task for task in run.tasks if task.outcome or task.attempt]
+        actions = [self._action(task, inputs, fetched.get(task.node.slug, []), champions) for task in begun]
         workflow = self._workflow()
-        whole = self._run(workflow, list(inputs.values()), list(champions.values()))
+        data = [*inputs.values(), *(one for ones in fetched.values() for one in ones)]
+        whole = self._run(workflow, data, list(champions.values()))
         profiles = [self._add(uri, "CreativeWork", name=name, version=uri[-3:]) for uri, name in PROFILES.items()]
         root = self._add(
             "./",
@@ -133,7 +137,7 @@ class _Crate:
             license=self._license(),
             conformsTo=profiles,
             mainEntity=workflow,
-            hasPart=[workflow, graph, *champions.values(), *inputs.values()],
+            hasPart=[workflow, graph, *champions.values(), *data],
             mentions=[whole, *actions],
         )
         first = {"about": root, "conformsTo": [{"@id": CRATE}, {"@id": WORKFLOW_CRATE}]}
@@ -158,6 +162,11 @@ class _Crate:
         digest, size = self.run.manifest.sha256[name], self.run.sizes.get(name)
         known = {"sha256": digest, "contentSize": None if size is None else str(size)}
         return self._add(digest_uri(digest), "File", name=name, encodingFormat=KINDS.get(Path(name).suffix), **known)
+
+    def _download(self, one: Download) -> Reference:
+        """Add what jobs got from a URL; a path of a machine's own is nobody else's address."""
+        address = None if one.url.startswith("file:") else one.url
+        return self._add(digest_uri(one.sha256), "File", name=one.name, sha256=one.sha256, contentUrl=address)
 
     def _champion(self, slug: str, name: str) -> Reference:
         return self._file(name, f"Champion of {self.run.manifest.regions[slug]}: {Path(name).name}")
@@ -218,11 +227,17 @@ class _Crate:
         uri = digest_uri(digest) if digest else None
         return self._add(name, "SoftwareApplication", name=title, identifier=uri, softwareRequirements=needs)
 
-    def _action(self, task: Task, inputs: Mapping[str, Reference], champions: Mapping[str, Reference]) -> Reference:
+    def _action(
+        self,
+        task: Task,
+        inputs: Mapping[str, Reference],
+        fetched: Sequence[Reference],
+        champions: Mapping[str, Reference],
+    ) -> Reference:
         """Add one training: what it was given, when it ran, and what it came to."""
         region, number, outcome = self.run.manifest.regions[task.node.slug], task.node.number, task.outcome
         name = f"#{task.node}"
-        given = [inputs[one] for one in task.inputs if one in inputs]
+        given = [*(inputs[one] for one in task.inputs if one in inputs), *fetched]
         given += [self._value(f"{name}/{quote(key)}", key, value) for key, value in task.point.items()]
         figures = outcome.metrics if outcome else {}
         result = [self._value(f"{name}/result/{quote(key)}", key, value) for key, value in figures.items()]

@@ -68,7 +68,7 @@ def list_headings(rows: Iterable[TrialRow]) -> list[str]:
     """
     rows = list(rows)
     names = hyperparameter_names(rows)
-    first = ["region", "trial", "status", *_metrics(rows), *JUDGED[: len(JUDGED) * _are_judged(rows)]]
+    first = ["region", "trial", "status", *_metrics(rows), *JUDGED[: _count_judged(rows)]]
     if FAMILY in names:
         return [*first, FAMILY, "settings", "seconds", "reason"]
     return [*first, *names, "epochs", "seconds", "reason"]
@@ -77,14 +77,14 @@ def list_headings(rows: Iterable[TrialRow]) -> list[str]:
 def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
     """Return the rows as text, in the columns of `list_headings`."""
     rows = list(rows)
-    metrics, names, judged = _metrics(rows), hyperparameter_names(rows), _are_judged(rows)
+    metrics, names, judged = _metrics(rows), hyperparameter_names(rows), _count_judged(rows)
     return [
         [
             spell_out(row.region),
             str(row.trial),
             spell_out(row.status) + " (won)" * row.won,
             *(format_value(row.value) if metric == row.metric else "-" for metric in metrics),
-            *(_judged(row) if judged else ()),
+            *_judged(row)[:judged],
             *(_settings(row) if FAMILY in names else [*_values(row, names), format_value(row.epochs)]),
             "-" if row.seconds is None else f"{row.seconds:.1f}",
             spell_out(row.reason),
@@ -106,9 +106,11 @@ def when_narrow(rows: Iterable[TrialRow]) -> Narrow:
     return Narrow(tuple(name for name in drop if name != FAMILY), {"settings": 20, "reason": 20, "region": 12})
 
 
-def _are_judged(rows: Sequence[TrialRow]) -> bool:
-    """Whether values are means over customers, which a loss is not."""
-    return any(row.customers for row in rows)
+def _count_judged(rows: Sequence[TrialRow]) -> int:
+    """Return how many columns of JUDGED there are: a loss is no mean over customers, a program says its error alone."""
+    if any(row.customers for row in rows):
+        return len(JUDGED)
+    return int(any(row.stderr is not None for row in rows))
 
 
 def _judged(row: TrialRow) -> list[str]:

@@ -127,6 +127,16 @@ def test_a_figure_stands_with_what_it_rests_on_and_what_it_has_to_beat():
     assert data()["regions"][0]["serves"] == "rate 0.0123"  # of a network its hyperparameters
 
 
+def test_a_program_s_standard_error_stands_beside_its_figure_without_an_interval():
+    of_program = trials()
+    errors = zip(of_program.rows, (0.00512345, None, 0, 0), strict=True)
+    rows = [replace(row, customers=0, stderr=error) for row, error in errors]
+    found = shown(Summary("made up", "/runs/run-1", "auc", (region(),)), [replace(of_program, rows=tuple(rows))])
+    assert found["trials"][0]["error"] == [0.00512, None, 0, 0]
+    assert found["trials"][0]["half"] == [None] * 4
+    assert "error" not in data()["trials"][0]
+
+
 def test_who_is_searched_for_by_another_says_by_whom_and_cautions_stand_at_the_top():
     served = trials("spain")
     served = replace(served, spec=replace(served.spec, served_by="germany"), rows=())

@@ -8,7 +8,7 @@ import pytest
 
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
-from regiondag.study.program import Environment
+from regiondag.study.program import Container, Environment
 from tests.workflows.conftest import write_study
 
 STUDY = """\
@@ -43,6 +43,47 @@ def test_a_file_says_by_its_name_what_it_is(folder):
 def test_a_list_is_for_a_python_and_a_platform(folder):
     said = "{file: requirements.txt, python: '3.13', platform: manylinux_2_28_aarch64}"
     assert read(folder, said) == Environment(folder / "requirements.txt", "3.13", "manylinux_2_28_aarch64")
+
+
+OF_REGION = """\
+regions:
+  - {{name: North, trainer: {}}}
+  - {{name: South}}
+trainer:
+  command: [python, train.py]
+  metric: {{name: auc}}
+  {}
+search: {{rounds: 1, space: {{rate: {{real: [0, 1]}}}}}}
+job: {{gpus: 0}}
+"""
+
+
+def read_both(folder: Path, of_region: str, of_study: str) -> list[tuple[Environment | None, Container | None]]:
+    regions = load_config(write_study(folder, OF_REGION.format(of_region, of_study))).regions
+    return [(region.program.environment, region.program.container) for region in regions if region.program]
+
+
+def test_a_region_says_that_it_needs_none(folder):
+    built, image = Environment(folder / "requirements.txt"), Container("/images/r")
+    shared = "container: {image: /images/r, shared: true}"
+    assert read(folder, "none") is None
+    assert read_both(folder, "{environment: none}", "environment: requirements.txt") == [(None, None), (built, None)]
+    assert read_both(folder, "{environment: requirements.txt}", "environment: none") == [(built, None), (None, None)]
+    assert read_both(folder, "{container: none}", shared) == [(None, None), (None, image)]
+    assert read_both(folder, f"{{{shared}}}", "container: none") == [(None, image), (None, None)]
+    assert read_both(folder, f"{{environment: none, {shared}}}", "environment: requirements.txt") == [
+        (None, image),
+        (built, None),
+    ]
+    assert read_both(folder, "{environment: requirements.txt, container: none}", shared) == [
+        (built, None),
+        (None, image),
+    ]
+    with pytest.raises(ConfigError, match=r"environment: beside trainer.container .* say none there"):
+        read_both(folder, f"{{{shared}}}", "environment: requirements.txt")
+    for wrong in ("no", "null", "[]"):
+        with pytest.raises(ConfigError, match=r"regions\[0\].trainer.container: seen .*, legal: a mapping"):
+            read_both(folder, f"{{container: {wrong}}}", shared)
 
 
 @pytest.mark.parametrize(

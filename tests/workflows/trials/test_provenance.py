@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from nnlib.contract import sha256_of
 from regiondag.cli import main
 from regiondag.condor.events.attempts import Attempt, Leg, Span
+from regiondag.run.history import TrialOutcome
 from regiondag.run.layout import NodeName, RunFolder
-from regiondag.trials.provenance import read_provenance
+from regiondag.trials.provenance import Task, read_provenance
 from regiondag.trials.ro_crate import digest_uri, public_study, write_crate
 from regiondag.trials.wfformat import wfformat_of
 from tests.support.made_up_run import write_logs
@@ -23,6 +25,12 @@ from tests.workflows.generate.test_write_run import create
 pytestmark = pytest.mark.slow
 
 START = 1_790_000_000.0
+STUDY_OF_PROGRAM = """\
+regions: [{name: North}]
+trainer: {command: [python, fit.py], files: FILES, metric: {name: auc}}
+search: {rounds: 1, space: {rate: {real: [0, 1]}}}
+job: {gpus: 0}
+"""
 # Of the schema, https://github.com/wfcommons/WfFormat: what must be there, and what names may be made of.
 TASK_ID, FILE_ID = re.compile(r"[0-9a-zA-Z-_.#]+"), re.compile(r"[0-9a-zA-Z-_./:#]+")
 
@@ -115,6 +123,22 @@ def test_a_crate_says_what_ran_on_what_and_what_came_of_it(run, tmp_path):
     assert values == next(task.point for task in known.tasks if task.node.number == 0 and task.point)
     final = next(one for name, one in actions.items() if name.endswith("_final") and "result" in one)
     assert any(one.endswith("champion/model.nc") for one in references(final["result"]))
+
+
+def test_data_from_urls_are_named_by_digest_and_address_but_no_machine_s_own_path(tmp_path):
+    (tmp_path / "fit.py").write_text("")
+    files = [{"url": f"https://host/{{region}}{n}.csv", "sha256": f"{n}f" * 32, "name": f"{n}.csv"} for n in (1, 2)]
+    files += [{"url": "file:///home/anna/all.csv", "sha256": "3f" * 32}]
+    text = STUDY_OF_PROGRAM.replace("FILES", json.dumps(["fit.py", *files]))
+    run = create(write_study(tmp_path, text), tmp_path / "runs")
+    known = replace(read_provenance(run), tasks=(Task(NodeName("north", 0), outcome=TrialOutcome(0, "ok", value=1)),))
+    write_crate(run, known, tmp_path / "crate", START)
+    graph = {one["@id"]: one for one in json.loads((tmp_path / "crate/ro-crate-metadata.json").read_text())["@graph"]}
+    ours = [graph[digest_uri(f"{n}f" * 32)] for n in (1, 2, 3)]
+    assert [one["name"] for one in ours] == ["1.csv", "2.csv", "all.csv"]
+    assert [one.get("contentUrl") for one in ours] == ["https://host/North1.csv", "https://host/North2.csv", None]
+    for holder, key in (("./", "hasPart"), (f"#{known.name}", "object"), ("#north_t0000", "object")):
+        assert {one["@id"] for one in ours} <= set(references(graph[holder][key])), holder
 
 
 def test_nobody_s_folders_and_addresses_go_out(tmp_path, monkeypatch):

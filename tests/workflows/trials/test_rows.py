@@ -183,6 +183,13 @@ def test_a_network_is_shown_as_before_but_for_what_its_value_rests_on():
     assert to_rows(rows)[0][3:8] == ["0.5", "0.0100", "90", "0.2", "adam"]
 
 
+def test_a_program_s_figure_stands_with_its_standard_error_alone():
+    rows = [replace(row, stderr=0.0123) for row in region_trials([0.5]).rows]
+    rows += region_trials([0.25]).rows
+    assert list_headings(rows)[3:6] == ["ndcg@5", "error", "optimizer"]
+    assert [cells[3:6] for cells in to_rows(rows)] == [["0.5", "0.0123", "adam"], ["0.25", "-", "adam"]]
+
+
 @pytest.mark.parametrize(
     ("trials", "gone"),
     [
