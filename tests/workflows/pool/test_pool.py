@@ -83,6 +83,15 @@ def test_nothing_listens_beyond_loopback():
     assert "SEC_DEFAULT_AUTHENTICATION = REQUIRED" in base
 
 
+@pytest.mark.parametrize(
+    "config", ["templates/pool/pool.conf", "ami/provision/manager/etc/condor/config.d/50-regiondag-manager.config"]
+)
+def test_a_dagman_that_was_held_does_not_rest_for_minutes(config):
+    folder, _, rest = config.partition("/")
+    text = render_pool_config((resource_dir(folder) / rest).read_text(), 9700, 0, ())
+    assert "\nSCHEDULER_UNIVERSE_COOL_DOWN_DURATION = 10\n" in text
+
+
 @pytest.mark.parametrize("name", ["", "../x", "A", "-a", "a b", "x" * 32])
 def test_bad_names(name):
     with pytest.raises(UsageError, match="lower-case letters"):
