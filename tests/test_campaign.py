@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from scripts.bench.common.processes import REPOSITORY
 from tests.campaign import __main__ as faults
-from tests.campaign import checks, files, kinds, results, running, schedule, watch
+from tests.campaign import cgroups, checks, files, kinds, names_and_tokens, results, running, schedule, watch
 from tests.campaign import setup as preparing
 
 pytestmark = pytest.mark.slow
@@ -73,7 +74,7 @@ def test_studies_are_dealt_to_both_halves_and_to_both_htcondors():
     assert set(schedule.ALONE) <= set(schedule.KINDS)
 
 
-def test_a_fifth_of_the_cases_are_two_faults_within_a_second():
+def test_more_than_half_of_the_cases_are_two_faults_within_a_second():
     cases = [
         case
         for half in (schedule.PROCESSES, schedule.SURROUNDINGS)
@@ -81,9 +82,24 @@ def test_a_fifth_of_the_cases_are_two_faults_within_a_second():
         for case in schedule.cases_of(schedule.schedule(1, study, list(half)))
     ]
     pairs = [case for case in cases if len(case) == 2]
-    assert 0.2 <= len(pairs) / len(cases) <= 0.3 and {len(case) for case in cases} == {1, 2}
+    assert 0.5 <= len(pairs) / len(cases) <= 0.7 and {len(case) for case in cases} == {1, 2}
     assert all(second.gap <= 1 and not first.beside and first.kind != second.kind for first, second in pairs)
     assert not any(fault.kind in schedule.ALONE for pair in pairs for fault in pair)
+
+
+def test_studies_that_were_run_stay_what_they_were():
+    assert {schedule.together_of(study) for study in (0, 14, 18)} == {schedule.FEWER_TOGETHER}
+    assert {schedule.together_of(study) for study in (15, 17, 19, 30)} == {schedule.TOGETHER}
+    few = schedule.schedule(1, 4, list(schedule.PROCESSES), together=schedule.FEWER_TOGETHER)
+    assert sum(fault.beside for fault in few) < sum(
+        fault.beside for fault in schedule.schedule(1, 4, list(schedule.PROCESSES))
+    )
+
+
+def test_the_latest_kinds_hit_studies_beside_some_others():
+    kinds_, number = schedule.half_of(schedule.LATEST_FROM + 1)
+    assert set(kinds_) == {*schedule.LATEST, *schedule.BESIDE} and number == 1
+    assert not set(schedule.LATEST) & set(schedule.half_of(schedule.LATEST_FROM - 1)[0])
 
 
 def test_what_hits_the_end_of_a_study_comes_last():
@@ -206,6 +222,56 @@ def test_a_job_has_trained_when_its_log_says_so(tmp_path):
     assert files.trained(tmp_path) == ["42.0"]
 
 
+def test_a_clock_jumps_from_where_it_is(tmp_path):
+    (tmp_path / "clock").write_text("+0\n")
+    study = running.Running("x", tmp_path, None, {})
+    for seconds in (1800, -60):
+        study.move_clock(seconds)
+    assert (tmp_path / "clock").read_text() == "+1740\n"
+
+
+def test_memory_groups_are_made_below_our_own(tmp_path):
+    old = "4:memory:/us/x\n1:cpu:/\n0::/\n"
+    assert cgroups.own_group(old, tmp_path) == tmp_path / "memory/us/x"
+    assert cgroups.own_group("0::/us.slice\n", tmp_path) == tmp_path / "us.slice"
+    assert cgroups.limit_file(tmp_path).name == "memory.max"
+    (tmp_path / "memory.events").write_text("oom 3\noom_kill 2\noom_group_kill 0\n")
+    assert cgroups.kills(tmp_path) == 2
+    (tmp_path / "memory.limit_in_bytes").touch()
+    (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    assert cgroups.limit_file(tmp_path).name == "memory.limit_in_bytes" and cgroups.kills(tmp_path) == 1
+
+
+def test_a_process_in_a_group_without_memory_is_killed():
+    if os.geteuid() or not cgroups.usable():
+        pytest.skip("no control group with a limit of memory can be made here")
+    hungry = "x = []\nwhile True: x.append(bytearray(4096))"
+    with cgroups.group(f"test-{os.getpid()}") as place:
+        cgroups.limit_file(place).write_text(str(cgroups.LIMIT))
+        with subprocess.Popen([sys.executable, "-c", f"input()\n{hungry}"], stdin=subprocess.PIPE) as process:
+            (place / "cgroup.procs").write_text(str(process.pid))
+            process.communicate(b"\n", timeout=60)
+        assert process.returncode == -9 and cgroups.kills(place) == 1
+    assert not place.exists()
+
+
+def test_node_logs_are_deleted_or_cut(tmp_path):
+    path = tmp_path / "study.dag.nodes.log"
+    path.write_text("x" * 40)
+    assert files.cut(path, 0.25) == "10 of 40"
+    assert files.deleted(path, 0.25) == "study.dag.nodes.log, 10 bytes" and not path.exists()
+
+
+def test_only_the_managers_name_is_taken_away_and_given_back(tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost\n10.77.0.10 {names_and_tokens.MANAGER_NAME}\n")
+    before = hosts.read_text()
+    with names_and_tokens.changed(hosts, names_and_tokens.without_name(before)):
+        assert hosts.read_text() == "127.0.0.1 localhost\n"
+    assert hosts.read_text() == before
+    assert set(names_and_tokens.INJECT) == set(names_and_tokens.KINDS)
+
+
 def test_only_a_disk_of_its_own_is_ever_filled(tmp_path):
     with pytest.raises(ValueError, match="no disk of its own"), files.filled(tmp_path):
         pass
@@ -230,6 +296,8 @@ def test_what_is_missing_is_said_before_anything_is_run(tmp_path, monkeypatch, c
     assert faults.main() == 2
     assert "apt-get install libfaketime" in capsys.readouterr().err
     assert preparing.missing_for(["evicted"]) == ""
+    monkeypatch.setattr(cgroups, "usable", lambda: False)
+    assert "leave the kinds away" in preparing.missing_for(["script killed by its cgroup"])
 
 
 def test_what_took_long_is_said():

@@ -39,22 +39,31 @@ GROUPS: Sequence[tuple[str, Sequence[str], str]] = (
     (
         "A training",
         ("trainer killed", "training asked to stop", "training frozen", "training without memory", "evicted",
-         "evicted fast", "job held", "GPU lost", "Python missing"),
+         "training killed by its cgroup", "evicted fast", "job held", "GPU lost", "Python missing"),
         "It counts as the machine's fault: the node is tried again, elsewhere where there is another machine, from the "
         "checkpoint. No trial fails for it while retries are left (`job.retries`).",
     ),
     (
         "PRE and POST",
         ("PRE killed", "POST killed", "PRE killed in mid-write", "POST killed in mid-write", "PRE killed at a flush",
-         "POST killed at a flush", "script frozen", "script without memory", "script without open files"),
+         "POST killed at a flush", "script frozen", "script without memory", "script killed by its cgroup",
+         "script without open files"),
         "DAGMan runs it again. It cuts off what is torn, finds what is settled, and says nothing twice; the same "
         "journal gives the same proposal.",
     ),
     (
         "DAGMan",
-        ("dagman killed", "DAGMan frozen", "DAG held", "DAG removed", "submitted twice"),
-        "It starts again from its log or from a rescue file; what the journals have as done is passed over. A second "
-        "one beside the first is refused.",
+        ("dagman killed", "DAGMan frozen", "DAG held", "DAG removed", "node log deleted", "node log cut",
+         "submitted twice"),
+        "It starts again from its log or from a rescue file; what the journals have as done is passed over, also where "
+        "the log has lost it. A second one beside the first is refused.",
+    ),
+    (
+        "Names and tokens",
+        ("manager's name unknown", "worker's resolver silent", "manager's resolver silent", "token expired",
+         "key replaced"),
+        "Jobs train on. Whoever must find the manager anew asks again and again, and is back once the name resolves, "
+        "or a token that holds lies in its place.",
     ),
     (
         "Power",
@@ -115,6 +124,7 @@ def _summary(results: Results) -> str:
             f"champions: {_row(found, 'champions other')}; studies with something else wrong: "
             f"{_row(found, 'studies with something')}."
         )
+    lines += [f"Set aside: {text}." for name in CAMPAIGNS for text in results[name].get("set_aside", ())]
     return "\n".join(f"- {line}" for line in lines)
 
 

@@ -19,7 +19,7 @@ from threading import Lock
 from scripts.bench.common.harness import work_area
 from tests.campaign.checks import Left, Studied
 from tests.campaign.results import FAULTS, finish, note, read_kept
-from tests.campaign.schedule import KINDS, PER_STUDY, Fault, half_of, schedule, suite_of
+from tests.campaign.schedule import KINDS, PER_STUDY, Fault, half_of, schedule, suite_of, together_of
 from tests.campaign.setup import missing_for
 from tests.campaign.study import run_study, run_undisturbed
 
@@ -57,7 +57,8 @@ class Studies:
         """Return a study's faults: of the kinds of its half that were asked for."""
         half, number = half_of(study)
         kinds = [kind for kind in half if kind in self._arguments.kinds]
-        return schedule(self._arguments.seed, number, kinds, self._arguments.per_study) if kinds else []
+        arguments = self._arguments
+        return schedule(arguments.seed, number, kinds, arguments.per_study, together_of(study)) if kinds else []
 
     def work(self, pool: str, undisturbed: Callable[[str], Future[dict[str, Left]]]) -> None:
         """Run one study after the other on pools of one name."""

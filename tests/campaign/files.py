@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nnlib.contract import CHECKPOINT_FILE, MODEL_FILE, RESULT_FILE
+from regiondag.run.layout import dagman_file
 from tests.campaign.running import Running, wait_until
 from tests.campaign.schedule import Fault
 
@@ -137,6 +138,25 @@ def trained(execute: Path) -> list[str]:
             if log.stat().st_size and (cluster := re.search(r"^ClusterId = (\d+)$", ad, re.MULTILINE)):
                 jobs.append(f"{cluster[1]}.0")
     return jobs
+
+
+def damaged_node_log(damage: Callable[[Path, float], str]) -> Inject:
+    """Delete or cut the event log of a DAG's nodes under DAGMan, when it has some."""
+
+    def inject(study: Running, fault: Fault) -> str | None:
+        path = dagman_file(study.run.study_dag, "nodes.log")
+        if not study.dagmans() or not path.exists() or not path.stat().st_size:
+            return None
+        return damage(path, fault.amount)
+
+    return inject
+
+
+def deleted(path: Path, _where: float) -> str:
+    """Delete a file; return how long it was."""
+    size = path.stat().st_size
+    path.unlink()
+    return f"{path.name}, {size} bytes"
 
 
 def corrupted(study: Running, fault: Fault) -> str | None:

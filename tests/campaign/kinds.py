@@ -11,7 +11,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nnlib.contract import MODEL_FILE, RESULT_FILE
-from tests.campaign.files import OFTEN, PATIENCE, Inject, corrupted, cut, damaged_checkpoint, full_disk, truncated
+from tests.campaign.cgroups import killed_by_cgroup
+from tests.campaign.files import (
+    OFTEN,
+    PATIENCE,
+    Inject,
+    corrupted,
+    cut,
+    damaged_checkpoint,
+    damaged_node_log,
+    deleted,
+    full_disk,
+    truncated,
+)
 from tests.campaign.running import Running, Seen, wait_until
 from tests.campaign.schedule import Fault
 from tests.campaign.surroundings import SURROUNDINGS
@@ -169,7 +181,7 @@ def _held(study: Running, fault: Fault) -> str | None:
 
 def _clock(study: Running, fault: Fault) -> str | None:
     seconds = JUMPS[int(fault.amount * len(JUMPS))]
-    study.set_clock(seconds)
+    study.move_clock(seconds)
     return f"{seconds:+d} s"
 
 
@@ -224,4 +236,8 @@ INJECT: dict[str, Inject] = {
     "job held": _held,
     "DAG removed": _dag_removed,
     "input corrupted": corrupted,
+    "training killed by its cgroup": killed_by_cgroup(Running.trainings),
+    "script killed by its cgroup": killed_by_cgroup(lambda study: study.scripts("pre") + study.scripts("post")),
+    "node log deleted": damaged_node_log(deleted),
+    "node log cut": damaged_node_log(cut),
 } | SURROUNDINGS

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from regiondag.run.layout import RunFolder
+from tests.campaign import names_and_tokens
 from tests.campaign.checks import Left, Studied
 from tests.campaign.results import finish, note, read_kept
 from tests.campaign.running import Running, Seen, all_processes, process_space, wait_until
@@ -25,19 +26,22 @@ from tests.support import made_up_study
 from tests.support.several_machines import Lab, LabError, Machine, entered, home, unusable
 
 BENCH = "faults_network"
-STUDIES, QUICK_STUDIES = 4, 1
+STUDIES, QUICK_STUDIES = 7, 1
 PER_STUDY = 4
 USER = "alice"
 # A machine without power breaks no connection: the manager gives it up by TCP's own five probes, here 5 s apart, after
 # 10 s of silence. By default that is six minutes of silence (HTCondor) and 75 s between two (the kernel).
-SETTINGS = "TCP_KEEPALIVE_INTERVAL = 10\n"
+SETTINGS = """TCP_KEEPALIVE_INTERVAL = 10
+MASTER_BACKOFF_CONSTANT = 1
+MASTER_BACKOFF_CEILING = 2
+"""
 PROBE = "echo 5 >/proc/sys/net/ipv4/tcp_keepalive_intvl"
 KINDS = {
     "worker cut off": "a worker's cable is out of the switch for 1 to 15 s",
     "worker cut off past its lease": f"the same for {SHORT_LEASE + 10} to {SHORT_LEASE + 30} s",
     "manager cut off": "the manager's cable is out of the switch for 1 to 15 s: it reaches no worker",
     "machine lost": "a worker's power is cut, and another worker joins instead",
-}
+} | names_and_tokens.KINDS
 
 
 class LabStudy(Running):
@@ -132,6 +136,8 @@ def inject(study: Running, fault: Fault) -> str | None:
         return _cut(lab, lab.manager, short)
     if fault.kind == "worker cut off":
         return _cut(lab, worker, short)
+    if fault.kind in names_and_tokens.KINDS:
+        return names_and_tokens.INJECT[fault.kind](lab, worker, 5 + 15 * fault.amount)
     return _cut(lab, worker, SHORT_LEASE + 10 + 20 * fault.amount)
 
 
@@ -157,7 +163,7 @@ def campaign(arguments: argparse.Namespace) -> list[Studied]:
     """Run the studies one after the other on one lab."""
     found = read_kept(arguments.keep)
     wanted = [number for number in range(arguments.studies) if number not in found]
-    with Lab(workers=2, settings=SETTINGS) as lab:
+    with Lab(workers=2, settings=SETTINGS, named=True) as lab:
         subprocess.run([*entered(lab.manager.pid, "--net"), "sh", "-c", PROBE], check=True)
         lab.add_user(USER)
         lab.wait_for_slots()

@@ -151,11 +151,11 @@ class Running:
         """Return what each region has now."""
         return {slug: left_in(path) for slug, path in self.journals().items()}
 
-    def set_clock(self, seconds: int) -> None:
-        """Let the pool's clock be so far from the machine's; see `clock`."""
-        part = self.area / "clock.new"
-        part.write_text(f"{seconds:+d}\n", encoding="utf-8")
-        part.replace(self.area / "clock")
+    def move_clock(self, seconds: int) -> None:
+        """Let the pool's clock jump by so much from where it is; see `setup._clock`."""
+        clock, part = self.area / "clock", self.area / "clock.new"
+        part.write_text(f"{int(clock.read_text(encoding='utf-8')) + seconds:+d}\n", encoding="utf-8")
+        part.replace(clock)
 
 
 EVENT = re.compile(r"^(\d{3}) \((\d+)\.", re.MULTILINE)

@@ -74,7 +74,16 @@ SURROUNDINGS = {
     "folder restored": "a region's folder is replaced by a copy of it, between two scripts",
 }
 
-KINDS = PROCESSES | SURROUNDINGS
+# ... and those that came last, beside some of the others that may make them worse.
+LATEST = {
+    "node log deleted": "the log in which DAGMan reads of its nodes' jobs is gone",
+    "node log cut": "the same log is cut at a random byte",
+    "training killed by its cgroup": "the kernel kills a training in a control group that gives it no more memory",
+    "script killed by its cgroup": "the same for a PRE or POST",
+}
+BESIDE = ("dagman killed", "schedd killed", "machine rebooted", "DAG held", "DAG removed", "POST killed", "evicted")
+
+KINDS = PROCESSES | SURROUNDINGS | LATEST
 
 LAST = ("model truncated",)  # what can hit only the end of a study comes after its other faults
 ALONE = (
@@ -90,7 +99,10 @@ ALONE = (
 
 PER_STUDY = 16
 MEAN_GAP = 1.5  # seconds between two faults; the wait for something to hit comes on top
-TOGETHER = 0.4  # of the faults get another within a second, where that may be
+TOGETHER = 0.9  # of the faults get another within a second, where that may be
+# Studies that were run when it was fewer, and stay what they were.
+FEWER_TOGETHER, EARLIER = 0.4, frozenset([*range(15), 18])
+LATEST_FROM = 30
 SUITES = ("trixie", "forky")  # whose HTCondor runs the studies in turn
 
 
@@ -111,9 +123,19 @@ def suite_of(study: int) -> str:
 
 
 def half_of(study: int) -> tuple[dict[str, str], int]:
-    """Return the kinds of which a study is hit, and its number among those: three of five get the first half."""
+    """Return the kinds of which a study is hit, and its number among those.
+
+    Three of five get the first half; from a certain one on they get those that came last.
+    """
+    if study >= LATEST_FROM:
+        return LATEST | {kind: KINDS[kind] for kind in BESIDE}, study - LATEST_FROM
     fives, rest = divmod(study, 5)
     return (PROCESSES, 3 * fives + rest) if rest < 3 else (SURROUNDINGS, 2 * fives + rest - 3)
+
+
+def together_of(study: int) -> float:
+    """Return which share of a study's faults gets another beside it."""
+    return FEWER_TOGETHER if study in EARLIER else TOGETHER
 
 
 def schedule(

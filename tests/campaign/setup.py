@@ -13,13 +13,14 @@ from regiondag.pool.pool import pool_folder
 from regiondag.run.layout import RunFolder
 from regiondag.study.job_rules import LEASE
 from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
+from tests.campaign import cgroups
 from tests.campaign.running import SLOTS, Running, regiondag
 from tests.support import made_up_study
 
 REGIONS = 2
 ROUNDS = 3
 
-# Daemons that were killed come back at once, and so does a DAGMan that failed: HTCondor 25 waits five minutes for it.
+# Daemons that were killed come back at once.
 POOL_CONFIG = f"""
 NUM_CPUS = {SLOTS}
 MEMORY = 4096
@@ -27,7 +28,6 @@ MASTER_BACKOFF_CONSTANT = 1
 MASTER_BACKOFF_FACTOR = 1.1
 MASTER_BACKOFF_CEILING = 2
 MASTER_RECOVER_FACTOR = 5
-SCHEDULER_UNIVERSE_COOL_DOWN_DURATION = 10
 DEFAULT_USERLOG_FORMAT_OPTIONS = ISO_DATE, SUB_SECOND, UTC
 """
 
@@ -48,6 +48,7 @@ FINDS_PYTHON = "python=/usr/local/libexec/regiondag/python # what provisioned wo
 NO_PYTHON = "mv {hook}/no-python {hook}/taken 2>/dev/null && echo train >>{hook}/no-python.hit && PATH=/nowhere\n"
 SHORT_LEASE = 40  # seconds until a machine that has vanished is given up
 
+BY_CGROUP = " killed by its cgroup"  # how kinds end that need the kernel's control groups
 CLOCK_JUMPED = "clock jumped"  # the kind of fault that needs this:
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")  # Debian's package libfaketime
 
@@ -134,9 +135,12 @@ def shorten_lease(submit: str) -> str:
 
 
 def missing_for(kinds: Iterable[str]) -> str:
-    """Return what must be installed before any of these faults is injected; nothing where all is there."""
-    missing = CLOCK_JUMPED in kinds and not FAKETIME.exists()
-    return f"no {FAKETIME}, for clocks that jump: apt-get install libfaketime" if missing else ""
+    """Return what must be there before any of these faults is injected; nothing where all is."""
+    if CLOCK_JUMPED in kinds and not FAKETIME.exists():
+        return f"no {FAKETIME}, for clocks that jump: apt-get install libfaketime"
+    if any(kind.endswith(BY_CGROUP) for kind in kinds) and not cgroups.usable():
+        return f"no control group with a limit of memory can be made here: leave the kinds away that are{BY_CGROUP}"
+    return ""
 
 
 def _clock(area: Path) -> dict[str, str]:

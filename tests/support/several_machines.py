@@ -46,6 +46,7 @@ TOOLS = ("ip", "nsenter", "unshare")  # the others are in every Debian
 BRIDGE = "regiondag"
 NETWORK = "10.77.0"
 FIRST = 10  # the manager; the others count up from it
+MANAGER_NAME = "manager.pool.example"
 SECONDS = 60.0
 
 UNSHARE = ("unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork", "--kill-child=KILL")
@@ -117,11 +118,14 @@ class Machine:
 
 
 class Lab:
-    """A manager and so many workers; `settings` is text that is added to everybody's HTCondor configuration."""
+    """A manager and so many workers; `settings` is text that is added to everybody's HTCondor configuration.
 
-    def __init__(self, workers: int = 2, settings: str = "") -> None:
+    With `named` the workers know the manager by MANAGER_NAME alone, from /etc/hosts, not by its address.
+    """
+
+    def __init__(self, workers: int = 2, settings: str = "", named: bool = False) -> None:
         self.machines: list[Machine] = []
-        self._count, self._settings = workers, SETTINGS + settings
+        self._count, self._settings, self._named = workers, SETTINGS + settings, named
         self._switch: subprocess.Popen[bytes] | None = None
         self._switch_pid = 0
         self._started: list[subprocess.Popen[bytes]] = []
@@ -196,6 +200,10 @@ class Lab:
         machine = self.add_machine(name)
         install(PROVISION / "files", machine)
         told = json.loads(self.run(self.manager, [WORKER_FILE], check=True).stdout)
+        if self._named:
+            told["manager"] = MANAGER_NAME
+            with (machine.root / "etc/hosts").open("a", encoding="utf-8") as hosts:
+                hosts.write(f"{self.manager.address} {MANAGER_NAME}\n")
         (machine.root / "etc/regiondag").mkdir(mode=0o700)
         (machine.root / "etc/regiondag/worker.json").write_text(json.dumps({**told, "join_minutes": 1}))
         for command in WORKER_BOOT:
