@@ -50,6 +50,7 @@ MOST_EPOCHS = 100_000
 MOST_NAMES = 256  # of metrics, of models beside it, of what is said of a machine
 LARGEST = 1e100  # of a figure: its square is a number yet
 LONGEST_TRAINING = 10 * 366 * 86400  # seconds
+CORRUPT = "corrupt transfer"  # how the reason ends where an input has other bytes than it was sent with
 DAYS = range(-719_162, 2_932_897)  # since 1970-01-01: the years 1 to 9999
 
 

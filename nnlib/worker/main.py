@@ -22,6 +22,7 @@ from types import FrameType
 
 from nnlib import __version__
 from nnlib.contract import (
+    CORRUPT,
     ENDED_WELL,
     LOG_FILE,
     MODEL_OUTPUTS,
@@ -158,7 +159,7 @@ def _verify(digests: Mapping[str, str], folder: Path) -> None:
             raise MachineError(f"{name}: did not arrive on this machine")
         seen = sha256_of(folder / name)
         if seen != digest:
-            raise MachineError(f"{name}: sha256 is {seen[:12]}, the trial says {digest[:12]}: corrupt transfer")
+            raise MachineError(f"{name}: sha256 is {seen[:12]}, the trial says {digest[:12]}: {CORRUPT}")
 
 
 def _judge(error: BaseException) -> tuple[Exit, str]:

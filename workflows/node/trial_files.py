@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from nnlib.contract import (
+    CORRUPT,
     LOG_FILE,
     TRIAL_FILE,
     Trial,
@@ -17,11 +20,15 @@ from nnlib.util.files import write_atomically
 from regiondag.condor.quoting import classad_string
 from regiondag.node.brought import remove_odd
 from regiondag.run.history import History
-from regiondag.run.layout import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RegionFolder
+from regiondag.run.layout import ATTEMPT_SUBMIT, FINAL_SUBMIT, START_FOLDER, TRAIN_SUBMIT, NodeName, RegionFolder
 from regiondag.run.manager_log import say
 from regiondag.run.region_spec import RegionSpec
 from regiondag.run.sick_machines import choose_avoided, leave_some, query_machines, read_failures
 from regiondag.study.job_rules import OUT_OF_MEMORY, gpus_after, memory_after, memory_steps
+
+# In submit files; paths in them hold neither quotes nor macros.
+_SHARED = re.compile(r'^MY\._x_catalog_\w+ = "(.*)"$', re.MULTILINE)
+_INPUTS = re.compile(r"^transfer_input_files = .*$", re.MULTILINE)
 
 
 def write_attempt(
@@ -30,6 +37,7 @@ def write_attempt(
     """Write what the next try of a node asks for: more memory if that ran out, other machines than those that failed.
 
     Where a study makes do with fewer GPUs, each fault of a machine halves them.
+    Where inputs came corrupt it shares them with no other job.
     DAGMan's next try is a new job, which knows nothing of the last one.
     """
     faults, job = history.faults_of(node.number), spec.job if node.number is not None else spec.final or spec.job
@@ -51,7 +59,22 @@ def write_attempt(
         lines.append(f"larger_memory = {', '.join(str(size >> 20) for size in memory_steps(job, memory))}")
     if ends is not None:
         lines.append(f"idle_until = {int(ends)}")
+    if any(fault.reason.endswith(CORRUPT) for fault in faults):
+        lines += _share_nothing(folder, node)
     write_atomically(folder.trial(node) / ATTEMPT_SUBMIT, "".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def _share_nothing(folder: RegionFolder, node: NodeName) -> Iterator[str]:
+    """Yield what lets the next job bring all of its input files, as far as it shares some with other jobs.
+
+    A machine keeps those for as long as jobs of the DAG ask for them, also where they came corrupt.
+    """
+    submit = (folder.path / (FINAL_SUBMIT if node.number is None else TRAIN_SUBMIT)).read_text(encoding="utf-8")
+    shared, inputs = _SHARED.search(submit), _INPUTS.search(submit)
+    if shared and inputs:
+        say(f"{node}: with input files of its own, as those that jobs share came corrupt")
+        yield "MY.CommonInputCatalogs = undefined"
+        yield f"{inputs[0]},{shared[1]}"
 
 
 def write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from regiondag.condor import versions
 from tests.workflows.conftest import STUDY
-from tests.workflows.on_pool.test_study import finish, generate, submit, summary
+from tests.workflows.on_pool.test_study import finish, generate, submit, summary, wait
 
 pytestmark = pytest.mark.condor
 
@@ -31,3 +31,23 @@ def test_champions_of_two_regions_with_one_transfer_of_data_each(pool, run_area,
     common = {event for log in logs for event in log.split("\n...\n") if event.startswith("047 ")}
     begun = [event for event in common if "tarted" in event]
     assert len(begun) == 2, "\n".join(sorted(common)) or "\n".join(logs)  # one for each region
+
+
+def test_a_file_that_came_corrupt_is_brought_anew(pool, run_area, capsys):
+    """The machine keeps what it got for all jobs of the region; the next try of each node brings its own."""
+    run = generate(run_area, capsys, STUDY)
+    region = run.region("germany")
+    data = region.path / "data.valid.nc"
+    whole = data.read_bytes()
+    data.write_bytes(bytes(255 - byte for byte in whole[:64]) + whole[64:])
+    submit(run)
+    wait(pool, run, lambda _: "corrupt transfer" in text_of(region.journal), "the first job to say so")
+    data.write_bytes(whole)
+    assert finish(pool, run).exit_code == 0
+    assert all(row["status"] == "promoted" for row in summary(run)["regions"])
+    said = "with input files of its own"
+    assert (said in run.manager_log.read_text()) == versions.supports(pool.version, "common_input_catalogs")
+
+
+def text_of(path):
+    return path.read_text() if path.exists() else ""

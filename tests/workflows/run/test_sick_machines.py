@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 
@@ -119,6 +120,26 @@ def test_the_next_try_avoids_the_machine_that_failed_the_last(folder, pool_of, c
     assert "germany_t0000: not on bad" in capsys.readouterr().out
     prepare_trial(folder, NodeName("germany", 1))
     assert attempt_of(folder, NodeName("germany", 1))["avoid"] == ""
+
+
+def test_after_a_corrupt_transfer_a_job_shares_no_files(folder, pool_of, capsys):
+    """HTCondor 25 would give it what the machine has: the same file, as corrupt as before."""
+    reason = "data.train.nc: sha256 is 1f, the trial says 2e: corrupt transfer"
+    submit = folder.path / "train.sub"
+    prepare_trial(folder, NODE)
+    fail(folder, reason=reason)
+    prepare_trial(folder, NODE)
+    assert "transfer_input_files" not in attempt_of(folder)  # each job brings its own
+    text = re.sub("^(transfer_input_files = trial.json).*$", r"\1", submit.read_text(), flags=re.MULTILINE)
+    shared = 'MY.CommonInputCatalogs = "a"\nMY._x_catalog_a = "/r/network.json,/r/data.train.nc"\n'
+    submit.write_text(text + shared)
+    prepare_trial(folder, NODE)
+    found = attempt_of(folder)
+    assert found["MY.CommonInputCatalogs"] == "undefined"
+    assert found["transfer_input_files"] == "trial.json,/r/network.json,/r/data.train.nc"
+    assert "germany_t0000: with input files of its own" in capsys.readouterr().out
+    prepare_trial(folder, NodeName("germany", 1))
+    assert "transfer_input_files" not in attempt_of(folder, NodeName("germany", 1))
 
 
 def test_the_only_machine_is_not_avoided(folder, pool_of):
