@@ -22,6 +22,9 @@ SET_ASIDE = {
         16: "on HTCondor 23.9, 15 faults: it did not end. A clock that was to jump ahead by 5 minutes jumped back by "
         "25: an earlier fault had moved it by 30, and jumps were counted from the machine's own clock. HTCondor's "
         "timers stand still until a clock is again where it was",
+        21: "on HTCondor 25.14, 13 faults: it did not end. A data file was corrupt for 4 s, and the machine kept it "
+        "for all jobs of its region; each of them failed, two trials 31 times. Mended: where inputs came "
+        "corrupt, the next job now brings its own",
     }
 }
 
