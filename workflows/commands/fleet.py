@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb in (up, scale, down):
         verb.add_argument("--dry-run", action="store_true", help="say what would be done and what an hour of it costs")
 
-    clean = _add_verb(verbs, "clean", _clean, "show what carries the fleet's tag and serves nobody; --yes removes it")
+    clean = _add_verb(
+        verbs, "clean", _clean, "show what serves nobody any more, also snapshots without their image; --yes removes it"
+    )
     clean.add_argument("--yes", action="store_true", help="remove it; without it nothing is changed")
 
     status = _add_verb(verbs, "status", _status, "show the workers: what they do and what they cost")

@@ -1,4 +1,4 @@
-"""What carries the fleet's tag and serves nobody: found, shown, and removed when somebody says so."""
+"""What carries the fleet's tag and serves nobody, and snapshots of images that are gone: found, shown, removed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from regiondag.fleet import ec2
 from regiondag.fleet.config import Fleet
 from regiondag.fleet.ec2 import list_all
 from regiondag.fleet.template import of_fleet, template_name
-from regiondag.util.aws import explain_errors
+from regiondag.util.aws import MANIFEST_TAG, explain_errors, tags_of
 
 YOUNG_SECONDS = 600.0  # disks and requests are with nobody for a moment while an instance starts or ends
-INSTANCE, REQUEST, VOLUME, INTERFACE, TEMPLATE = (
+UPLOAD_SECONDS = 86400.0  # so long may a snapshot wait for its image: `bake ami` goes on with what was interrupted
+INSTANCE, REQUEST, VOLUME, INTERFACE, TEMPLATE, SNAPSHOT = (
     "instance",
     "spot request",
     "volume",
     "network interface",
     "launch template",
+    "snapshot",
 )
 HEADINGS = ("what", "id", "why")
 
@@ -43,7 +45,30 @@ def find_orphans(client: Any, fleet: Fleet, now: float) -> list[Orphan]:
     found = [Orphan(INSTANCE, one.id, why) for one in forgotten]
     found += _loose(client, fleet, {one.id for one in alive}, now)
     stale = [template for name, template in templates.items() if name not in wanted]
-    return [*found, *(Orphan(TEMPLATE, one.id, f"{one.name}: {fleet.file} no longer buys so") for one in stale)]
+    found += [Orphan(TEMPLATE, one.id, f"{one.name}: {fleet.file} no longer buys so") for one in stale]
+    return [*found, *_without_image(client, now)]
+
+
+def _without_image(client: Any, now: float) -> list[Orphan]:
+    """Return the snapshots of images that are deregistered: they serve no fleet of this account, and cost by the month.
+
+    One that is pending is being filled, or was given up and AWS cancels it after a day. Snapshots of images that are
+    only disabled stay, and EC2 itself deletes none that an image uses.
+    """
+    made_here = [{"Name": "tag-key", "Values": [MANIFEST_TAG]}]
+    with explain_errors("looking for snapshots without their image"):
+        snapshots = list_all(client, "describe_snapshots", "Snapshots", Filters=made_here, OwnerIds=["self"])
+        images = (
+            list_all(client, "describe_images", "Images", Owners=["self"], IncludeDisabled=True) if snapshots else []
+        )
+    used = {disk.get("Ebs", {}).get("SnapshotId") for image in images for disk in image.get("BlockDeviceMappings", [])}
+    return [
+        Orphan(SNAPSHOT, raw["SnapshotId"], f"{tags_of(raw).get('Name', 'an image')} is deregistered")
+        for raw in snapshots
+        if raw["SnapshotId"] not in used
+        and raw["State"] != "pending"
+        and now - raw["StartTime"].timestamp() >= UPLOAD_SECONDS
+    ]
 
 
 def _loose(client: Any, fleet: Fleet, alive: set[str], now: float) -> list[Orphan]:
@@ -79,6 +104,7 @@ def remove(client: Any, orphans: list[Orphan], tell: Callable[[str], None]) -> l
         VOLUME: lambda one: client.delete_volume(VolumeId=one),
         INTERFACE: lambda one: client.delete_network_interface(NetworkInterfaceId=one),
         TEMPLATE: lambda one: client.delete_launch_template(LaunchTemplateId=one),
+        SNAPSHOT: lambda one: client.delete_snapshot(SnapshotId=one),
     }
     left = []
     for orphan in orphans:

@@ -198,6 +198,7 @@ def leave_orphans(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from regiondag.fleet.template import tags
 
     monkeypatch.setattr(orphans, "YOUNG_SECONDS", -60.0)
+    monkeypatch.setattr(orphans, "UPLOAD_SECONDS", -60.0)
 
     def ours(kind: str) -> list[dict[str, Any]]:
         return [{"ResourceType": kind, "Tags": tags("demo")}]
@@ -225,4 +226,17 @@ def leave_orphans(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         volume["VolumeId"],
         interface["NetworkInterface"]["NetworkInterfaceId"],
         stale["LaunchTemplateId"],
+        leave_snapshot(cloud),
     ]
+
+
+def leave_snapshot(cloud: Cloud, keep_image: bool = False) -> str:
+    """Register an image as `bake ami` does, and deregister it; return the id of its snapshot."""
+    image = cloud.ec2.register_image(Name=f"old-{len(cloud.calls)}", RootDeviceName="/dev/xvda")["ImageId"]
+    (mapping,) = cloud.ec2.describe_images(ImageIds=[image])["Images"][0]["BlockDeviceMappings"]
+    snapshot = mapping["Ebs"]["SnapshotId"]
+    marks = [{"Key": "regiondag:manifest", "Value": "cd34"}, {"Key": "Name", "Value": "regiondag-trixie-old"}]
+    cloud.ec2.create_tags(Resources=[snapshot], Tags=marks)
+    if not keep_image:
+        cloud.ec2.deregister_image(ImageId=image)
+    return str(snapshot)

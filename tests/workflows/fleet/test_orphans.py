@@ -8,7 +8,7 @@ from regiondag.cli import main
 from regiondag.fleet import orphans, queue
 from regiondag.pool import pool as pools
 from regiondag.pool.pool import Pool
-from tests.workflows.fleet.conftest import leave_orphans
+from tests.workflows.fleet.conftest import leave_orphans, leave_snapshot
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_it_shows_first_and_removes_when_told(cloud, run, capsys, monkeypatch):
     assert "nothing was removed; --yes removes what is listed" in said.err
     assert changed(cloud) == []
     assert run("clean", "--yes") == 0
-    assert "5 of 5 removed" in capsys.readouterr().err
+    assert "6 of 6 removed" in capsys.readouterr().err
     capsys.readouterr()
     assert run("clean") == 0
     assert "nothing that carries the tag of fleet demo is left over" in capsys.readouterr().err
@@ -67,4 +67,44 @@ def test_what_is_refused_is_told_and_the_others_go(cloud, run, capsys, monkeypat
     assert run("clean", "--yes") == 1
     said = capsys.readouterr().err
     assert "removing the volume vol-" in said
-    assert "4 of 5 removed" in said
+    assert "5 of 6 removed" in said
+
+
+def snapshots(cloud) -> set[str]:
+    return {raw["SnapshotId"] for raw in cloud.ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]}
+
+
+def test_a_snapshot_goes_only_when_its_image_is_gone(cloud, run, capsys, monkeypatch):
+    monkeypatch.setattr(orphans, "UPLOAD_SECONDS", -60.0)
+    kept, gone = leave_snapshot(cloud, keep_image=True), leave_snapshot(cloud)
+    foreign = cloud.ec2.create_snapshot(
+        VolumeId=cloud.ec2.create_volume(AvailabilityZone="eu-central-1a", Size=1)["VolumeId"]
+    )
+    assert run("clean") == 0
+    said = capsys.readouterr().out
+    assert gone in said
+    assert "regiondag-trixie-old is deregistered" in " ".join(said.split())
+    assert kept not in said
+    assert run("clean", "--yes") == 0
+    assert gone not in snapshots(cloud)
+    assert {kept, foreign["SnapshotId"]} <= snapshots(cloud)
+
+
+def test_a_snapshot_that_waits_for_its_image_is_left_alone(cloud, run):
+    young = leave_snapshot(cloud)
+    assert run("clean", "--yes") == 0
+    assert young in snapshots(cloud)
+
+
+def test_an_upload_that_goes_on_is_left_alone(cloud, run, monkeypatch):
+    monkeypatch.setattr(orphans, "UPLOAD_SECONDS", -60.0)
+    pending = leave_snapshot(cloud)
+    describe = orphans.list_all
+
+    def as_pending(client, operation, key, **more):
+        found = describe(client, operation, key, **more)
+        return [{**raw, "State": "pending"} if key == "Snapshots" else raw for raw in found]
+
+    monkeypatch.setattr(orphans, "list_all", as_pending)
+    assert run("clean", "--yes") == 0
+    assert pending in snapshots(cloud)
