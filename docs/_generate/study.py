@@ -30,9 +30,10 @@ def _sections(path: str, schema: Mapping[str, Any], *, one_of_several: bool = Fa
         below = _below(path, key)
         named = each.get("additionalProperties") or {}  # the hyperparameters of a space
         kinds = named.get("anyOf") or each.get("anyOf") or [each]
+        with_keys = [kind for kind in kinds if named or "properties" in kind.get("items", kind)]
         for kind in kinds:
             inside = f"{below}.NAME" if named else f"{below}[]" if "items" in kind else below
-            yield from _sections(inside, kind.get("items", kind), one_of_several=len(kinds) > 1)
+            yield from _sections(inside, kind.get("items", kind), one_of_several=len(with_keys) > 1)
 
 
 def _below(path: str, key: str) -> str:

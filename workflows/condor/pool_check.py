@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,12 +10,12 @@ from regiondag.condor.access_point import JOBS_PER_OWNER, AccessPoint, find_refu
 from regiondag.condor.classads import ClassAd, number_of
 from regiondag.condor.survey import NEEDED_PYTHON, Survey, look_at_pool
 from regiondag.condor.survey_text import is_old, sum_of
+from regiondag.condor.url_transfer import find_bad_keys
 from regiondag.pool.machine import Finding
 from regiondag.pool.pool import Pool
 from regiondag.util.text import list_some
 
 HAS_GPU = "HAS_GPU"
-PLUGIN = r'stringListI?Member\("([^"]+)", ?(?:TARGET\.)?HasFileTransferPluginMethods\)'
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,7 @@ def check_jobs(
             yield Finding(subject, "BAD", problem)
         if ad is None:
             continue
+        yield from (Finding(subject, "BAD", text) for text in find_bad_keys(ad))
         seen = preflight.describe_match(subject, matching.match(ad, slots), number_of(ad, "RequestGPUs"), slots)
         advice = [] if seen.good else list(advise(ad, found))
         yield Finding(subject, "ok" if seen.good else "BAD", "; ".join([seen.text, *advice]))
@@ -73,11 +73,6 @@ def advise(job: ClassAd, found: Survey) -> Iterator[str]:
         yield "no machine has a GPU: write job: {gpus: 0}, or ask for machines that have some"
     elif HAS_GPU in str(job.lookup("Requirements")) and found.gpus and not found.has_gpu:
         yield f'only regiondag\'s own workers say {HAS_GPU} of themselves: write job: {{requirements: "true"}}'
-    wanted = {kind.lower() for kind in re.findall(PLUGIN, str(job.lookup("Requirements")))}
-    lacking = sorted(wanted - {kind.lower() for kind in found.plugins})
-    if lacking:
-        kinds = ", ".join(sorted(found.plugins)) or "no"
-        yield f"no machine has a plugin for {lacking[0]}:// of trainer.files, they have {kinds}; list a copy of it"
     for asked, most, key, unit in (
         (number_of(job, "RequestCpus"), found.largest_cpus, "cpus", ""),
         (number_of(job, "RequestMemory"), found.largest_memory_mb, "memory", "MB"),

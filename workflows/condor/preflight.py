@@ -10,6 +10,7 @@ from pathlib import Path
 from regiondag.condor import classads, client, matching
 from regiondag.condor.environments import check_environments
 from regiondag.condor.graph_size import check_memory
+from regiondag.condor.url_transfer import find_bad_keys, name_lacking
 from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
@@ -62,6 +63,7 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
         if problem:
             yield Finding(subject, False, problem)
         if ad is not None:
+            yield from (Finding(subject, False, text) for text in find_bad_keys(ad))
             yield describe_match(subject, matching.match(ad, slots), classads.number_of(ad, "RequestGPUs"), slots)
             if "WantIOProxy" in ad and ad.eval("WantIOProxy") is True:
                 yield Finding(subject, True, IO_PROXY)
@@ -183,6 +185,7 @@ def find_mismatch(match: matching.Match) -> str:
     if never:
         text = "; ".join(f"no slot meets {spell_out(_describe_clause(clause))}" for clause in never)
         text += f"; {INSTALL_APPTAINER}" * any(HAS_APPTAINER in clause.text for clause in never)
+        text += name_lacking(clause.text for clause in never)
         mixed = any(ONE_KIND in clause.text for clause in never)
         return text + "; GPUs of several kinds: name one with job.require_gpus: DeviceName == ..." * mixed
     if match.refused_by_slot:

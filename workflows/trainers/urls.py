@@ -15,6 +15,8 @@ from regiondag.study.program import RESERVED, URL
 from regiondag.util.text import holds_control_character
 
 LEGAL = "{url: https://..., sha256: 64 hexadecimal digits or a file such as SHA256SUMS, name: its name in the job}"
+# Of what the access point turns into https://, signed: it percent-encodes all else once more, in the file's name, too.
+_OBJECT = re.compile(r"(s3|gs)://[A-Za-z0-9.:-]+(/[A-Za-z0-9._~-]+)+")
 LONGEST = 2000  # characters of a URL
 MOST_SUMS = 10 << 20  # bytes of a file of checksums
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
@@ -91,6 +93,11 @@ def check_url(url: str) -> None:
         raise ValueError(
             f"url {url!a:.200}: legal: https://, osdf://, s3://, file:// or another kind that HTCondor has a plugin "
             "for, then letters, digits and -._~:/?@!&=+, all others percent-encoded: %20 for a blank, %2C for a comma"
+        )
+    if parts.scheme in ("s3", "gs") and not _OBJECT.fullmatch(url):
+        raise ValueError(
+            f"url {url:.200}: legal: s3://BUCKET/KEY or s3://HOST/BUCKET/KEY, of letters, digits and -._~/ alone, as "
+            "HTCondor signs for a key as it stands; give the object such a name, or list a copy of it"
         )
     file = Download(url, "", "").file
     if not file or file in (".", "..") or file in _OF_JOBS or re.match(r"\.|_condor|nnlib-", file):

@@ -99,12 +99,3 @@ def test_submit_files_of_a_study_that_is_not_generated(tmp_path):
     assert "request_cpus = 3" in texts["train.sub of c"]
     assert config.most_jobs == 9 and replace(config, limits=replace(config.limits, jobs=5)).most_jobs == 5
     assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
-
-
-def test_a_plugin_that_no_machine_has_is_named():
-    wants = 'TARGET.HasFileTransfer && stringListIMember("osdf",TARGET.HasFileTransferPluginMethods)'
-    has = look(slot("w1", 'HasFileTransferPluginMethods = "https,file"\n'))
-    assert list(advise(job(requirements=wants), has)) == [
-        "no machine has a plugin for osdf:// of trainer.files, they have file, https; list a copy of it"
-    ]
-    assert list(advise(job(requirements=wants.replace("osdf", "HTTPS")), has)) == []

@@ -26,6 +26,17 @@ def test_an_entry_with_a_digest_has_the_name_that_its_url_ends_with(tmp_path):
     assert resolve(form, tmp_path, "A, B $(HOME)").name == "data/A, B $(HOME).csv"
 
 
+def test_objects_that_htcondor_signs_for_have_plain_names(tmp_path):
+    form = UrlForm("s3://minio.example.org:9000/bucket/{region}.csv", DIGEST, "data.csv")
+    assert resolve(form, tmp_path, "South-East").url == "s3://minio.example.org:9000/bucket/South-East.csv"
+    for region in ("Côte d'Ivoire", "A, B", "50%", "what?", "a+b", ""):
+        with pytest.raises(ValueError, match=r"^url s3://minio.*|it ends with '.csv'"):
+            resolve(form, tmp_path, region)
+    for url in ("gs://bucket/a%20b.csv", "gs://bucket/a.csv?x=1", "s3://a.csv", "s3://bucket//a.csv", "gs://b/a=1.csv"):
+        with pytest.raises(ValueError, match=r"legal: s3://BUCKET/KEY or s3://HOST/BUCKET/KEY"):
+            check_url(url)
+
+
 def test_digests_stand_in_a_file_as_sha256sum_writes_it(tmp_path):
     lines = [f"{DIGEST}  data/Nord.csv", f"{'b2' * 32} *Côte x.csv", "no digest  at all", ""]
     (tmp_path / "SHA256SUMS").write_text("\n".join(lines))
