@@ -33,6 +33,7 @@ REPOSITORY_PAGES = {
     ROOT / "ami/aws.md": "reference/aws",
     ROOT / "ami/money.md": "reference/aws-money",
     ROOT / "ami/gpu.md": "reference/gpu-driver",
+    ROOT / "ami/hardening.md": "reference/image-security",
     ROOT / "kernels/README.md": "contributing/kernels",
     ROOT / "scripts/bench/README.md": "contributing/benchmarks",
     ROOT / "workflows/examples/retail/DATA.md": "reference/example-data",

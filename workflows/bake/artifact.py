@@ -4,7 +4,9 @@ disk.raw        the disk: GPT, boots by BIOS and by UEFI
 manifest.json   what went into it; `hash` names that, not the bits of the disk
 sbom.cdx.json   the same as a bill of materials, with licences, for scanners
 bake.log        all output of the build
+changes.txt     packages that differ from the image that was there before
 tested.json     written by `regiondag bake test` once everything passed
+SHA256SUMS      digests of disk, manifest, bill and test, written by `regiondag bake sign`; SHA256SUMS.sig signs them
 ami/            journals of uploads, one per AWS region
 """
 

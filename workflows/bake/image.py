@@ -10,13 +10,16 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from nnlib.contract import sha256_of
-from nnlib.util.files import replace_folder, sync
+from nnlib.util.files import replace_folder, sync, write_atomically
 from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
 from regiondag.bake.bill import Package, list_packages, write_bill
+from regiondag.bake.changes import FILE as CHANGES
+from regiondag.bake.changes import is_older, list_changes
 from regiondag.bake.disk import TOOLS, make_disk
 from regiondag.errors import BakeError, PoolError, UsageError
 from regiondag.pool.machine import require_machine
@@ -90,14 +93,18 @@ def image_path(wishes: ImageWishes) -> Path:
     return cache_dir() / f"image-{wishes.suite}-{wishes.driver}-{image_hash(wishes)}"
 
 
-def ensure_disk_image(wishes: ImageWishes, tell: Tell, rebuild: bool = False) -> DiskImage:
-    """Return the image; bake it if there is none, or if `rebuild` asks for today's packages."""
+def ensure_disk_image(
+    wishes: ImageWishes, tell: Tell, rebuild: bool = False, max_age: float | None = None
+) -> DiskImage:
+    """Return the image; bake it if there is none, if it is older than `max_age` seconds, or if `rebuild` says so."""
     path = image_path(wishes)
+    if max_age is not None:
+        rebuild = rebuild or is_older(path, max_age, datetime.now(UTC))
     if rebuild or not (path / "manifest.json").is_file():
         make_dir(path.parent)
         with hold_build_lock(path.parent / f"image-{wishes.suite}.lock", tell), catch_interrupts():
             if rebuild or not (path / "manifest.json").is_file():
-                _bake(path, wishes, tell)
+                _bake_again(path, wishes, tell)
             _remove_unused(keep=path)
     else:
         os.utime(path)
@@ -113,6 +120,23 @@ def _remove_unused(keep: Path) -> None:
     for path in find_unused("image-*", [keep]):
         if not (path / "ami").exists():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _bake_again(path: Path, wishes: ImageWishes, tell: Tell) -> None:
+    """Bake; where an image was there, say and write down what has changed."""
+    try:
+        old = read_disk_image(path).manifest
+    except UsageError:  # none, or a damaged one
+        old = None
+    _bake(path, wishes, tell)
+    if old:
+        lines = list_changes(old, read_disk_image(path).manifest)
+        write_atomically(path / CHANGES, "".join(f"{line}\n" for line in lines))
+        tell(
+            "\n  ".join(
+                [f"{len(lines)} packages differ from the image before:" if lines else "no package differs", *lines]
+            )
+        )
 
 
 def _bake(path: Path, wishes: ImageWishes, tell: Tell) -> None:

@@ -15,12 +15,15 @@ HELP = "bake the GPU worker's disk image, boot it to see it work, make an AMI of
 DESCRIPTION = """\
 One recipe (ami/provision) makes the worker's image; the same files make the embedded pool's root folder.
 `image` writes a raw disk that boots by BIOS and by UEFI, `test` boots it here and waits until it has joined a pool and
-run a job, `ami` uploads a tested image to EC2. Only `ami` needs an AWS account."""
+run a job, `ami` uploads a tested image to EC2; `sign`, `verify` and `changes` are for those who answer for images.
+Only `ami` needs an AWS account."""
 
 EPILOG = """examples:
   regiondag bake image
   regiondag bake image --driver auto --for g6.xlarge p5.48xlarge
+  regiondag bake image --max-age 7d
   regiondag bake test
+  regiondag bake sign --key ~/.ssh/id_ed25519
   regiondag bake ami --region eu-central-1"""
 
 DRIVERS = ("none", "closed", "open", "auto")
@@ -46,12 +49,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     image.add_argument("--skip-pci-option", action="store_true", help="leave out NVreg_CheckPCIConfigSpace=0")
     image.add_argument("--rebuild", action="store_true", help="bake it anew, with today's packages")
+    image.add_argument(
+        "--max-age", type=_duration, metavar="AGE", help="the same where the one in the cache is older, such as 7d"
+    )
 
     test = add_verb(verbs, "test", _test, "boot an image here and put it through a worker's life")
     _add_image(test)
     test.add_argument("--acceleration", choices=("kvm", "tcg"), help="of qemu (default: kvm where it works)")
     test.add_argument(
         "--manager-suite", choices=SUITES, help="Debian release of the manager to join (default: the image's own)"
+    )
+
+    changes = add_verb(verbs, "changes", _changes, "print what differs between two images, package by package")
+    changes.add_argument("old", type=Path, metavar="OLD", help="folder of an image")
+    _add_image(changes)
+
+    sign = add_verb(verbs, "sign", _sign, "sign an image's digests, bill and test by an SSH key")
+    _add_image(sign)
+    sign.add_argument(
+        "--key", type=Path, required=True, metavar="KEY", help="an SSH key, private, or public of an agent's"
+    )
+
+    verify = add_verb(
+        verbs, "verify", _verify, "print who signed an image; exit code 7 if nobody did, or it has changed"
+    )
+    _add_image(verify)
+    verify.add_argument(
+        "--signers",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="lines of NAME KEYTYPE KEY, as ssh-keygen -Y has them",
     )
 
     ami = add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
@@ -89,6 +117,15 @@ def _add_types(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--fleet", type=Path, metavar="FILE", help="a fleet.yaml, for the same of its instance types")
 
 
+def _duration(text: str) -> int:
+    from regiondag.util.schema import DURATION
+
+    try:
+        return DURATION.of(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: {DURATION.legal}") from None
+
+
 def _default_image() -> Path:
     from regiondag.bake.image import ImageWishes, image_path
 
@@ -105,7 +142,7 @@ def _image(arguments: argparse.Namespace) -> int:
     source = check_apt_source(arguments.apt_source) if arguments.apt_source else None
     asked = ImageWishes(arguments.suite, arguments.driver, not arguments.skip_pci_option, apt_source=source)
     wishes = settle_driver(asked, list_types(arguments.types, arguments.fleet))
-    print(ensure_disk_image(wishes, tell, arguments.rebuild).folder)
+    print(ensure_disk_image(wishes, tell, arguments.rebuild, arguments.max_age).folder)
     return 0
 
 
@@ -118,6 +155,33 @@ def _test(arguments: argparse.Namespace) -> int:
     for boot in tested.boots:
         print(" ".join(f"{name}={value}" for name, value in boot.items()))
     tell(f"passed; it is written down in {image.folder}/tested.json")
+    return 0
+
+
+def _changes(arguments: argparse.Namespace) -> int:
+    from regiondag.bake.artifact import read_disk_image
+    from regiondag.bake.changes import list_changes
+
+    old, new = (read_disk_image(path).manifest for path in (arguments.old, arguments.image or _default_image()))
+    for line in list_changes(old, new):
+        print(line)
+    return 0
+
+
+def _sign(arguments: argparse.Namespace) -> int:
+    from regiondag.bake.artifact import read_disk_image
+    from regiondag.bake.signature import sign
+
+    print(sign(read_disk_image(arguments.image or _default_image()), arguments.key))
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from regiondag.bake.artifact import read_disk_image
+    from regiondag.bake.signature import verify
+
+    image = read_disk_image(arguments.image or _default_image())
+    print(f"signed by {verify(image, arguments.signers)}: {image.folder}")
     return 0
 
 
