@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +14,12 @@ from nnlib.contract import Status
 from nnlib.util.packed import list_files, unpack
 from regiondag.cli import main
 from regiondag.pool.pool import Pool
+from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName
-from tests.conftest import SUITE, started_pool
+from tests.conftest import RUN_AREAS, SUITE, started_pool
 from tests.support.apptainer import AbsentError, fetch_apptainer
+from tests.support.own_tls import OwnTls, make_own_tls
+from tests.support.registry import serving_image
 from tests.workflows.conftest import write_study
 from tests.workflows.on_pool.test_eviction import evict, evictions
 from tests.workflows.on_pool.test_programs import generate
@@ -83,12 +88,20 @@ def programs(pool) -> Path:
 
 
 @pytest.fixture(scope="module")
-def contained(pool, programs) -> Iterator[Pool]:
-    """Return a pool that knows an Apptainer, which jobs find on their PATH.
+def tls() -> Iterator[OwnTls]:
+    folder = RUN_AREAS / f"{os.getpid()}-registry"  # where a pool sees it
+    yield make_own_tls(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def contained(pool, programs, tls) -> Iterator[Pool]:
+    """Return a pool that knows an Apptainer, which jobs find on their PATH, and which believes and knows registries.
 
     `pool` is there before, so that commands find it again afterwards.
     """
-    settings = f'SINGULARITY = {programs}/apptainer\nSTARTER_JOB_ENVIRONMENT = "PATH={programs}:/usr/bin:/bin"\n'
+    variables = f"PATH={programs}:/usr/bin:/bin SSL_CERT_DIR={tls.authorities} APPTAINER_CONFIGDIR={tls.folder}"
+    settings = f'SINGULARITY = {programs}/apptainer\nSTARTER_JOB_ENVIRONMENT = "{variables}"\n'
     with started_pool(f"pytest-{SUITE}apptainer-{os.getpid()}", ("apptainer", settings)) as pool:
         yield pool
 
@@ -132,6 +145,61 @@ def test_a_program_in_an_image_goes_on_after_an_eviction(contained, programs, ru
     assert (evictions(run, node), result.status, result.epochs, len(result.curve)) == (1, Status.OK, 40, 40)
     left = contained.run(["sh", "-c", "ps -e -o args | grep [s]quashfuse"], capture_output=True).stdout
     assert left == "", "the file system of an image that nobody uses"
+
+
+def test_images_of_a_private_registry_by_docker_and_by_oras(contained, programs, tls, run_area, capsys):
+    study, user = write(run_area, contained, programs), "anna:a-password"
+    with serving_image(run_area / "box", run_area / "tools.sif", tls, user) as registry:
+        log_in = f"registry login -u {user.replace(':', ' -p ')} docker://{registry.host}"
+        variables = f"SSL_CERT_DIR={tls.authorities} APPTAINER_CONFIGDIR={tls.folder}"
+        logged = contained.run(["sh", "-c", f"{variables} {programs}/apptainer {log_in}"], capture_output=True)
+        assert logged.returncode == 0, logged.stderr
+        known = base64.b64encode(user.encode())
+        assert known in (tls.folder / "config.json").read_bytes()
+        oras = f'{{name: South, trainer: {{container: {{image: "oras://{registry.host}/tools:sif"}}}}}}'
+        text = STUDY.replace("tools.sif", f'"docker://{registry.host}/tools:1.0"').replace("{name: South}", oras)
+        study.write_text(text)
+        run = generate(study, capsys)
+        assert main(["doctor", str(run.path), "--pool", contained.name]) == 0
+        submit(run)
+        status = finish(contained, run)
+        assert status.exit_code == 0, (run.path / "manager.log").read_text()[-3000:]
+        assert [(r.region, r.done, r.failed, r.final) for r in status.regions] == [
+            ("North", 2, 0, "promoted"),
+            ("South", 2, 0, "promoted"),
+        ]
+        for slug in ("north", "south"):
+            unpack(run.region(slug).champion_model, run_area / slug)
+            assert (run_area / slug / "os").read_text() == "image\n"
+        got = {path for _, path, status in registry.asked if status == 200}
+        assert {"/v2/tools/manifests/1.0", "/v2/tools/manifests/sif"} <= got
+        assert [file for file in run.path.rglob("*") if file.is_file() and known in file.read_bytes()] == []
+
+        (tls.folder / "config.json").unlink()
+        assert "authentication required" in why_failed(contained, study, capsys)
+
+
+def test_a_registry_without_tls_is_asked_where_jobs_say_so(contained, programs, run_area, capsys):
+    study = write(run_area, contained, programs)
+    with serving_image(run_area / "box", run_area / "tools.sif") as registry:
+        text = STUDY.replace("tools.sif", f'"docker://{registry.host}/tools:1.0"').replace(", {name: South}", "")
+        study.write_text(text)
+        said = why_failed(contained, study, capsys)
+        assert "the container cannot be started on this machine: " in said and "TLS handshake" in said
+        study.write_text(text.replace("100MB}", "100MB, submit: {environment: APPTAINER_NOHTTPS=1}}"))
+        run = generate(study, capsys)
+        submit(run)
+        assert finish(contained, run).exit_code == 0, (run.path / "manager.log").read_text()[-3000:]
+
+
+def why_failed(pool: Pool, study: Path, capsys) -> str:
+    """Run a study whose jobs do not start, and return why the first one did not."""
+    study.write_text(study.read_text().replace("100MB", "100MB, retries: 0"))
+    capsys.readouterr()
+    run = generate(study, capsys)
+    submit(run)
+    assert finish(pool, run).exit_code != 0
+    return next(iter(Journal(run.region("north").journal).read().settled.values())).reason
 
 
 def test_what_workers_lack_is_told_before_anything_is_submitted(pool, run_area, capsys):
