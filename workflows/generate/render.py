@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -73,16 +74,14 @@ def submit_texts(config: Config, htcondor: Version) -> dict[str, str]:
     renderer = Renderer(RunFolder(Path("/run")), plan, htcondor=htcondor, python="/usr/bin/python3", codes=codes)
     kinds: dict[tuple[str, str], tuple[str, list[str]]] = {}
     for region in plan.regions:
-        for path, pieces in renderer.region_files(region):
-            name = path.rpartition("/")[2]
-            if name in (layout.TRAIN_SUBMIT, layout.FINAL_SUBMIT):
-                text, slug = "".join(pieces), region.region.slug
-                kinds.setdefault((name, without_names(text, slug)), (text, []))[1].append(slug)
+        for path, pieces in renderer.submit_files(region):
+            name, text, slug = path.rpartition("/")[2], "".join(pieces), region.region.slug
+            kinds.setdefault((name, without_names(text, slug)), (text, []))[1].append(slug)
     return {f"{name} of {list_some(slugs, 3)}": text for (name, _), (text, slugs) in kinds.items()}
 
 
 class Renderer:
-    """Renders one run. Large texts come in pieces, so that a million nodes need no memory."""
+    """Renders one run. Large texts come in pieces, so that a million nodes of a thousand regions need no memory."""
 
     def __init__(
         self,
@@ -101,31 +100,28 @@ class Renderer:
         self.manager_code, self.worker_code = codes
         self.environment = template_environment()
 
-    def files(self) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield (path relative to the run directory, pieces of text) of every rendered file."""
+    def files(self) -> Iterator[tuple[str, Iterable[str]]]:
+        """Yield (path relative to the run directory, pieces of text) of every rendered file.
+
+        The study's graph comes bit by bit: a region's nodes are made once for both graphs that have them. One INCLUDE a
+        region in its place costs DAGMan 12 bytes times the square of the regions.
+        """
         yield layout.DAGMAN_CONFIG, self._render("dagman.config.j2", jobs=self.plan.config.limits.jobs)
         yield layout.REPORT_SUBMIT, self._render("report.sub.j2")
-        yield layout.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions, [], self.plan.starts())
+        head, tail = self._ends(self.run.study_dag, self.plan.regions, [], self.plan.starts())
+        yield layout.STUDY_DAG, head
         for region in self.plan.regions:
-            yield from self.region_files(region)
+            slug = region.region.slug
+            nodes = "".join(self._nodes(region))
+            yield layout.STUDY_DAG, (nodes,)
+            own_head, own_tail = self._ends(self.run.region(slug).dag, (region,), [slug])
+            yield f"regions/{slug}/{layout.REGION_DAG}", itertools.chain(own_head, (nodes,), own_tail)
+            yield from self.submit_files(region)
+        yield layout.STUDY_DAG, tail
 
-    def region_files(self, plan: RegionPlan) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield those of one region."""
-        folder = self.run.region(plan.region.slug)
+    def submit_files(self, plan: RegionPlan) -> Iterator[tuple[str, Iterator[str]]]:
+        """Yield those that submit one region's jobs."""
         where = f"regions/{plan.region.slug}"
-        train, final = folder.submit_files
-        yield f"{where}/{layout.REGION_DAG}", self._dag(folder.dag, (plan,), [plan.region.slug])
-        yield (
-            f"{where}/{layout.NODES_DAG}",
-            self._render(
-                "nodes.dag.j2",
-                plan=plan,
-                train_submit=train,
-                final_submit=final,
-                jobs_per_region=self.plan.config.limits.jobs_per_region,
-                give_up=GiveUpError.exit_code,
-            ),
-        )
         if plan.region.search.sizes:
             yield f"{where}/{layout.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"))
         served, final_parts = plan.region.served_by, (*plan.region.final_parts, "test")
@@ -133,27 +129,45 @@ class Renderer:
             final_parts = (*next(p.region.final_parts for p in self.plan.regions if p.region.slug == served), "test")
         yield f"{where}/{layout.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts)
 
-    def _dag(self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str], starts: Starts = ()) -> Iterator[str]:
-        """Render one graph; its last node answers for the regions in `only`, or for all when that is empty."""
-        trials = sum(plan.region.search.trials for plan in plans)
-        scripts = {"pre": self.run.path / "pre.sh", "post": self.run.path / "post.sh"}
+    def _nodes(self, plan: RegionPlan) -> Iterator[str]:
+        """Render one region's nodes and what waits for what among them."""
         return self._render(
-            "study.dag.j2",
+            "nodes.dag.j2",
+            plan=plan,
+            submit_files=self.run.region(plan.region.slug).submit_files,
+            jobs_per_region=self.plan.config.limits.jobs_per_region,
+            give_up=GiveUpError.exit_code,
+        )
+
+    def _ends(
+        self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str], starts: Starts = ()
+    ) -> tuple[Iterator[str], Iterator[str]]:
+        """Render what comes before and after the nodes of one graph.
+
+        Its last node answers for the regions in `only`, or for all when that is empty.
+        """
+        trials = sum(plan.region.search.trials for plan in plans)
+        head = self._render(
+            "head.dag.j2",
             study=self.plan.config.name,
             title=f"{len(plans)} regions, {trials} trials",
-            regions=only,
             dag=dag,
             dagman_config=self.run.path / layout.DAGMAN_CONFIG,
-            node_files=(self.run.region(plan.region.slug).path / layout.NODES_DAG for plan in plans),
+            crashed=layout.DAGMAN_CRASHED,
+        )
+        tail = self._render(
+            "tail.dag.j2",
+            regions=only,
             python=self.python,
             code=self.manager_code,
             starts=starts,
             settled_before=layout.SETTLED_BEFORE,
-            crashed=layout.DAGMAN_CRASHED,
             report_node=layout.REPORT_NODE,
             report_submit=self.run.path / layout.REPORT_SUBMIT,
-            **scripts,
+            pre=self.run.path / "pre.sh",
+            post=self.run.path / "post.sh",
         )
+        return head, tail
 
     def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...]) -> Iterator[str]:
         folder = self.run.region(plan.region.slug)

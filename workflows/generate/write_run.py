@@ -224,9 +224,12 @@ class _Writer:
             python=self._python(),
             codes=(manager.name, worker.name),
         )
+        written: set[str] = set()
         for name, pieces in renderer.files():
-            with (self.part.path / name).open("w", encoding="utf-8") as file:
+            with (self.part.path / name).open("a", encoding="utf-8") as file:
                 file.writelines(pieces)
+            written.add(name)
+        for name in sorted(written):
             self._note(name)
 
     def _python(self) -> str:

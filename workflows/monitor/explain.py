@@ -26,7 +26,7 @@ from regiondag.monitor.explain_trial import explain_done, explain_failed, explai
 from regiondag.pool.pool import Pool
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
-from regiondag.run.layout import DAGMAN_CONFIG, NODES_DAG, NodeName, RunFolder, parse_node
+from regiondag.run.layout import DAGMAN_CONFIG, NodeName, RunFolder, parse_node
 from regiondag.run.lookup import find_region_or_node
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
@@ -237,9 +237,9 @@ class RunView:
     def which_limit(self, slug: str) -> str:
         """Return which limit on jobs in the queue is reached, if one is."""
         own = sum(job.node.rpartition("_")[0] == slug for job in self.queue.jobs)
-        nodes_dag = (self.run.region(slug).path / NODES_DAG).read_text(encoding="utf-8")
+        region_dag = self.run.region(slug).dag.read_text(encoding="utf-8")
         config = (self.run.path / DAGMAN_CONFIG).read_text(encoding="utf-8")
-        per_region = _number(nodes_dag, f"MAXJOBS {slug} ")
+        per_region = _number(region_dag, f"MAXJOBS {slug} ")
         overall = _number(config, "DAGMAN_MAX_JOBS_SUBMITTED = ")
         if per_region and own >= per_region:
             return f"{own} jobs of its region are in the queue, as many as jobs_per_region allows"

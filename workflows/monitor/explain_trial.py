@@ -12,7 +12,7 @@ from regiondag.accounting.usage import Taken, take
 from regiondag.condor.events.attempts import Attempt
 from regiondag.monitor.explain_queue import Explanation
 from regiondag.run.history import History, TrialOutcome
-from regiondag.run.layout import NODES_DAG, NodeName, RunFolder, parse_node
+from regiondag.run.layout import NodeName, RunFolder, parse_node
 from regiondag.util.text import make_printable, show_duration
 
 TAIL = 5  # lines of job.err
@@ -123,11 +123,11 @@ def usual_seconds(history: History) -> float | None:
 
 
 def parents_of(run: RunFolder, node: NodeName) -> list[NodeName]:
-    """Return the nodes that DAGMan waits for before this one, as the graphs say."""
+    """Return the nodes that DAGMan waits for before this one, as the study's graph says."""
     found = []
-    for path in (run.region(node.slug).path / NODES_DAG, run.study_dag):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            words = line.split()
-            if words[:1] == ["PARENT"] and "CHILD" in words and str(node) in words[words.index("CHILD") + 1 :]:
+    with run.study_dag.open(encoding="utf-8") as lines:
+        for line in lines:
+            words = line.split() if line.startswith("PARENT ") else []
+            if "CHILD" in words and str(node) in words[words.index("CHILD") + 1 :]:
                 found += [parse_node(word) for word in words[1 : words.index("CHILD")]]
     return found

@@ -33,7 +33,6 @@ MANIFEST_FILE = "manifest.json"
 ITEMS_FILE = "items.csv"
 STUDY_DAG = "study.dag"
 REGION_DAG = "region.dag"
-NODES_DAG = "nodes.dag"
 DAGMAN_CONFIG = "dagman.config"
 REPORT_SUBMIT = "report.sub"
 TRAIN_SUBMIT = "train.sub"
@@ -334,7 +333,7 @@ class RunFile:
 FILES = (
     RunFile("study.yaml", "generate", "the study as it was when the run was made"),
     RunFile("items.csv", "generate", "the items and what they are called, where a table of the data says it"),
-    RunFile("study.dag", "generate", "the graph of all regions; it includes regions/*/nodes.dag"),
+    RunFile("study.dag", "generate", "the graph of all regions: every node and edge"),
     RunFile("dagman.config", "generate", "DAGMan's settings for this run"),
     RunFile("report.sub", "generate", "submit file of the graph's last node, which writes the report"),
     RunFile("pre.sh", "generate", "what DAGMan runs before a job: starts PRE"),
@@ -345,7 +344,6 @@ FILES = (
     RunFile("nnlib-*.pyz", "generate", "the code of the jobs, kernels included"),
     RunFile("manifest.json", "generate", "versions, commits, sources, and the SHA-256 of all inputs and code"),
     RunFile("regions/*/region.dag", "generate", "the graph of this region alone"),
-    RunFile("regions/*/nodes.dag", "generate", "its nodes and edges, which both graphs include"),
     RunFile("regions/*/train.sub", "generate", "submit file of the region's trials"),
     RunFile("regions/*/final.sub", "generate", "submit file of its final training"),
     RunFile("regions/*/region.json", "generate", "what PRE and POST need to know of the region"),

@@ -21,7 +21,7 @@ from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.condor.events.log import read_attempts
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
-from regiondag.run.layout import FILES, NODES_DAG, NodeName, RunFolder, dagman_log, parse_node
+from regiondag.run.layout import FILES, NodeName, RunFolder, dagman_log, parse_node
 from regiondag.run.manifest import RunManifest, read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.study.space import Value, with_defaults
@@ -89,7 +89,7 @@ def read_provenance(run: RunFolder) -> Provenance:
     """Read all that is known of a run; RegiondagError for a folder that is none."""
     manifest = read_manifest(run)
     last = {attempt.node: attempt for attempt in read_attempts(run)}
-    parents = _read_graph(run, manifest)
+    parents = _read_graph(run)
     tasks = [
         task
         for slug in manifest.regions
@@ -123,19 +123,17 @@ def created_at(manifest: RunManifest) -> str:
     return ""
 
 
-def _read_graph(run: RunFolder, manifest: RunManifest) -> dict[NodeName, tuple[NodeName, ...]]:
+def _read_graph(run: RunFolder) -> dict[NodeName, tuple[NodeName, ...]]:
     """Return the parents of every node of the graph."""
-    files = [*(run.region(slug).path / NODES_DAG for slug in manifest.regions), run.study_dag]
     found: dict[NodeName, tuple[NodeName, ...]] = {}
-    for file in files:
-        with suppress(FileNotFoundError):
-            for word, rest in _WORDS.findall(file.read_text(encoding="utf-8")):
-                before, _, after = rest.partition(" CHILD ")
-                if word == "JOB":
-                    found.setdefault(parse_node(rest.split()[0]), ())
-                    continue
-                for child in map(parse_node, after.split()):
-                    found[child] = (*found.get(child, ()), *map(parse_node, before.split()))
+    with suppress(FileNotFoundError):
+        for word, rest in _WORDS.findall(run.study_dag.read_text(encoding="utf-8")):
+            before, _, after = rest.partition(" CHILD ")
+            if word == "JOB":
+                found.setdefault(parse_node(rest.split()[0]), ())
+                continue
+            for child in map(parse_node, after.split()):
+                found[child] = (*found.get(child, ()), *map(parse_node, before.split()))
     return found
 
 

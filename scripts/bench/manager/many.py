@@ -53,16 +53,17 @@ class Many(Bench[Sizes]):
 
     def parse(self) -> Iterator[Row]:
         """DAGMan reads the graph."""
-        with pools.pool_up(POOL, "trixie", self.area) as pool:
-            found = [parsing.parse_dag(pool, self._made(many)[0].study_dag, LIMIT) for many in (False, True)]
-        few, more = found
-        regions = self.sizes.shape(many=True).regions
-        name = f"condor_dagman {pools.dotted(pool)} parses {more.nodes:,} nodes of {regions:,} regions"
-        yield Row(name, more.seconds, None, "s")
-        if more.peak_mb and few.peak_mb:
-            yield Row(f"{name}: peak memory", more.peak_mb, None, "MB", BOUND)
-            grown = (more.peak_mb - few.peak_mb) / (more.nodes - few.nodes) * 1024
-            yield Row(f"{name}: memory of a node, by the difference to {few.nodes:,}", grown, None, "KB")
+        for suite, parse in (("trixie", parsing.parse_dag), ("forky", parsing.begin_dag)):
+            with pools.pool_up(f"{POOL}-{suite}", suite, self.area) as pool:
+                few, more = (parse(pool, self._made(many)[0].study_dag, LIMIT) for many in (False, True))
+                version = pools.dotted(pool)
+            regions = self.sizes.shape(many=True).regions
+            name = f"condor_dagman {version} parses {more.nodes:,} nodes of {regions:,} regions"
+            yield Row(name, more.seconds, None, "s")
+            if more.peak_mb and few.peak_mb:
+                yield Row(f"{name}: peak memory", more.peak_mb, None, "MB", BOUND)
+                grown = (more.peak_mb - few.peak_mb) / (more.nodes - few.nodes) * 1024
+                yield Row(f"{name}: memory of a node, by the difference to {few.nodes:,}", grown, None, "KB")
 
     def look(self) -> Iterator[Row]:
         """Commands that look at a run whose trials have all ended."""

@@ -56,6 +56,13 @@ CASES = {
 }
 
 
+def texts(renderer: Renderer) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, pieces in renderer.files():
+        found[name] = found.get(name, "") + "".join(pieces)
+    return found
+
+
 def rendered(folder: Path, case: str) -> dict[str, str]:
     text, version = CASES[case]
     study = write_shop(folder, text) if text == SHOP else write_study(folder, text)
@@ -68,7 +75,7 @@ def rendered(folder: Path, case: str) -> dict[str, str]:
         python="/venv/bin/python",
         codes=("regiondag-0123456789ab.pyz", "nnlib-0123456789ab.pyz"),
     )
-    return {name: "".join(pieces) for name, pieces in renderer.files()}
+    return texts(renderer)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -113,7 +120,7 @@ def test_several_gpus_are_of_one_kind_on_one_machine(tmp_path):
 def rendered_of(study: Path) -> dict[str, str]:
     plan = build_plan(load_config(study))
     renderer = Renderer(RunFolder(Path("/runs/r")), plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"))
-    return {name: "".join(pieces) for name, pieces in renderer.files()}
+    return texts(renderer)
 
 
 def test_who_names_the_kind_gets_it_on_mixed_machines_too(tmp_path):
@@ -173,12 +180,13 @@ def test_a_study_of_families(tmp_path):
     slugs = ("avon", "berg", "cove", "dale")
     for slug in slugs:
         assert f"PARENT pooled_final CHILD {slug}_final\n" in files["study.dag"]
-        assert f"regions/{slug}/train.sub" not in files and "_t0000" not in files[f"regions/{slug}/nodes.dag"]
+        assert f"regions/{slug}/train.sub" not in files and "_t0000" not in files[f"regions/{slug}/region.dag"]
         # A region alone has what was chosen for all before; its own job is fitted on the data of all.
         final = files[f"regions/{slug}/final.sub"]
         assert "regions/pooled/data.final.nc" in final and "regions/pooled/data.all.nc" in final
         assert f"regions/{slug}/data" not in final
-    assert "PARENT pooled_t0008 CHILD pooled_final\n" in files["regions/pooled/nodes.dag"]
+    for dag in ("regions/pooled/region.dag", "study.dag"):
+        assert "PARENT pooled_t0008 CHILD pooled_final\n" in files[dag]
     assert "data.test.nc" not in files["regions/pooled/train.sub"] and "scores.npy" in files["regions/pooled/train.sub"]
     assert "floor.nc" in files["regions/pooled/final.sub"]
     assert not any("standing.nc" in text or "network.json" in text for text in files.values())

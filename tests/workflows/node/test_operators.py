@@ -34,7 +34,7 @@ def verify(run, capsys):
     return said
 
 
-@pytest.mark.parametrize("what", ["study.dag", f"{GERMANY}/nodes.dag", f"{GERMANY}/train.sub", "dagman.config"])
+@pytest.mark.parametrize("what", ["study.dag", f"{GERMANY}/region.dag", f"{GERMANY}/train.sub", "dagman.config"])
 def test_a_graph_or_submit_file_that_was_edited(ended, capsys, what):
     with (ended.path / what).open("a") as file:
         file.write("# mine\n")

@@ -343,8 +343,7 @@ def test_htcondor_itself_reads_what_the_golden_files_show(pool, run_area, capsys
     assert seen and all("slots" in line or "no slot meets" in line for line in seen), seen  # parsed, then matched
     # DAGMan parses the whole graph and finds every node done already.
     rescue = run.path / "study.dag.rescue001"
-    nodes = [line.split()[1] for dag in run.path.glob("regions/*/nodes.dag") for line in dag.read_text().splitlines()
-             if line.startswith("JOB ")]  # fmt: skip
+    nodes = [line.split()[1] for line in run.study_dag.read_text().splitlines() if line.startswith("JOB ")]
     rescue.write_text("".join(f"DONE {node}\n" for node in nodes))
     submit(run)
     finish(pool, run)
