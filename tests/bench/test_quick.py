@@ -80,6 +80,7 @@ RUNS = [
     pytest.param("manager.proposing", str, id="proposing"),
     pytest.param("manager.orchestration", str, marks=POOL, id="orchestration"),
     pytest.param("manager.throughput", str, marks=POOL, id="throughput"),
+    pytest.param("manager.busy", str, marks=POOL, id="busy"),
     pytest.param("manager.many", str, marks=POOL, id="many"),
     pytest.param("manager.live", str, marks=POOL, id="live"),
     pytest.param("manager.lanes", str, marks=POOL, id="lanes"),

@@ -96,10 +96,13 @@ def stretch(run: RunFolder, seconds: float) -> None:
 
 
 def strip_scripts(run: RunFolder, trials: int) -> None:
-    """Leave of the run's graph the same jobs without PRE, POST, final training and report; write what PRE would."""
-    folder = next(run.path.glob("regions/*"))
+    """Leave of the run's graph the same jobs without PRE, POST, final trainings and report; write what PRE would.
+
+    `trials`: those of each region.
+    """
     lines = [f"CONFIG {run.path / 'dagman.config'}"]
-    for node in (NodeName(folder.name, number) for number in range(trials)):
+    folders = sorted(run.path.glob("regions/*"))
+    for folder, node in ((folder, NodeName(folder.name, number)) for folder in folders for number in range(trials)):
         lines += [f"JOB {node} {folder}/train.sub", f'VARS {node} trial="{node.folder}"']
         place = folder / "trials" / node.folder
         (place / START_FOLDER).mkdir(parents=True, exist_ok=True)

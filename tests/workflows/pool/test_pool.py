@@ -83,6 +83,11 @@ def test_nothing_listens_beyond_loopback():
     assert "SEC_DEFAULT_AUTHENTICATION = REQUIRED" in base
 
 
+def test_each_job_has_a_shadow_of_its_own_for_one_that_goes_on_comes_too_early():
+    text = render_pool_config((resource_dir("templates") / "pool" / "pool.conf").read_text(), 9700, 0, ())
+    assert "\nSHADOW_WORKLIFE = 0\n" in text
+
+
 @pytest.mark.parametrize(
     "config", ["templates/pool/pool.conf", "ami/provision/manager/etc/condor/config.d/50-regiondag-manager.config"]
 )
