@@ -311,7 +311,9 @@ def test_what_took_long_is_said():
     assert found[1][2].startswith("41 of 50 s passed until HTCondor gave a job's machine up")
     assert found[1][2].endswith("in between came: evicted.")
     studies = [studied(n, ["evicted"], recoveries=(("a", 1.0 + n, "b"), ("c", 0.5, "d"))) for n in range(12)]
-    assert [one["seconds"] for one in results.slowest(studies)] == [12.0 - n for n in range(10)]
+    slow = results.slowest(studies, {10: "It was late."})
+    assert [one["seconds"] for one in slow] == [12.0 - n for n in range(10)]
+    assert [one["why"] for one in slow[:2]] == ["b", "It was late. b"]
 
 
 def test_the_checker_knows_nothing_of_the_product():

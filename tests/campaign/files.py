@@ -145,7 +145,7 @@ def damaged_node_log(damage: Callable[[Path, float], str]) -> Inject:
 
     def inject(study: Running, fault: Fault) -> str | None:
         path = dagman_file(study.run.study_dag, "nodes.log")
-        if not study.dagmans() or not path.exists() or not path.stat().st_size:
+        if not wait_until(lambda: study.dagmans() and path.exists() and path.stat().st_size, PATIENCE):
             return None
         return damage(path, fault.amount)
 
