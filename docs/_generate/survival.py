@@ -56,7 +56,8 @@ GROUPS: Sequence[tuple[str, Sequence[str], str]] = (
         ("dagman killed", "DAGMan frozen", "DAG held", "DAG removed", "node log deleted", "node log cut",
          "submitted twice"),
         "It starts again from its log or from a rescue file; what the journals have as done is passed over, also where "
-        "the log has lost it. A second one beside the first is refused.",
+        "the log has lost it. One whose log was cut ends where what it reads makes no sense: submit it again. A second "
+        "one beside the first is refused.",
     ),
     (
         "Names and tokens",

@@ -35,15 +35,15 @@ SET_ASIDE = {
 EXPLAINED = {
     "faults": {
         5: "The clock went back a minute, for which HTCondor's timers stand still, and ten more faults followed.",
+        35: "Twelve faults, most of them DAGMan's: its node log deleted three times, held, killed, removed, rebooted.",
         30: "Eleven faults in two minutes; a job whose connections and pool were gone had its lease to run out.",
+        37: "Twelve faults, most of them DAGMan's: it lost its node log three times, and was submitted again twice.",
         6: "The clock went back a minute just before: no negotiator and no DAGMan did anything until it had caught up.",
-        27: "Ten faults in a row; a job held for a full disk is released by its own rule, later each time.",
+        31: "Ten faults, most of them DAGMan's or the schedd's; on 25.14 a DAGMan that failed rests for 10 s.",
+        27: "Ten faults in a row; a job that a full disk had put on hold waits a minute for its release.",
         20: "The worker was killed between two removals of the DAG, the manager's disk full: a lease had to run out.",
         1: "The clock went back a minute, and shadow and starter were killed: a new match had to wait for the clock.",
-        18: "A reboot, a power cut and a killed procd within seconds: the job of the first had its lease to run out.",
-        22: "The pool had just come back when worker, startd and schedd were killed: its job had its lease to run out.",
-        2: "The worker's connections were cut and the collector killed: the two found each other half a minute later.",
-        13: "A power cut: the job that ran then had its lease to run out, as its machine had forgotten it.",
+        18: "A power cut, a restarted schedd and a killed procd: a job lost its machine, and had its lease to run out.",
     }
 }
 
