@@ -101,7 +101,9 @@ def check_start(tried: Tried) -> Finding:
         )
         return Finding(case, Verdict.WRONG, text)
     failed = "; in a study that is a failed trial, and this is a usual point of the space"
-    return Finding(case, Verdict.WRONG, tried.reason + failed * (tried.status is Status.DIVERGED))
+    lacking = "; what the worker's Python lacks is sent along by trainer.environment: {file: requirements.txt}"
+    more = lacking if "ModuleNotFoundError" in tried.reason else failed
+    return Finding(case, Verdict.WRONG, tried.reason + more * (tried.status is Status.DIVERGED))
 
 
 def check_budget(tried: Tried) -> Finding:

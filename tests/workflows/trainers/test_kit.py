@@ -32,6 +32,11 @@ TOO_LONG = Tried(2, None, seconds=600.0)
     [
         (tried(), Verdict.GOOD, "0.5 after 4.0 s"),
         (tried(Status.DIVERGED, reason="auc is nan"), Verdict.WRONG, "auc is nan; in a study that is a failed trial"),
+        (
+            tried(Status.DIVERGED, reason="ModuleNotFoundError: No module named 'pandas'"),
+            Verdict.WRONG,
+            "No module named 'pandas'; what the worker's Python lacks is sent along by trainer.environment",
+        ),
         (tried(Status.BAD_INPUT, reason="reported no auc"), Verdict.WRONG, "reported no auc"),
         (TOO_LONG, Verdict.WRONG, "it had not ended after 600 s, told to train 2 epochs"),
         (Tried(2, 1, output=("a traceback",)), Verdict.WRONG, "the job ended with 1: a traceback"),
