@@ -54,6 +54,17 @@ def test_a_worker_without_python_is_the_machines_fault_and_leaves_its_outputs(ru
     assert all((run / name).exists() for name in ("result.json", "log.jsonl", "model.nc"))
 
 
+@pytest.mark.parametrize("script", ["train.sh", "recommend.sh"])
+def test_a_worker_takes_the_python_that_came_along(run, script):
+    (run / "mine").write_text('#!/bin/sh\necho "$PYTHONNOUSERSITE $*" >seen\nexit 85\n')
+    (run / "mine").chmod(0o755)
+    (run / "python.bundle").write_text(f"echo {run}/mine\n")
+    assert call(run, script, "code.pyz", "part-0") == 85
+    assert (run / "seen").read_text().startswith("1 code.pyz ")
+    (run / "python.bundle").write_text("echo it cannot >&2; exit 75\n")
+    assert call(run, script, "code.pyz", "part-0") == Exit.MACHINE
+
+
 def test_the_nightly_job_logs_what_the_update_says_and_passes_its_exit_code_on(run):
     (run / "__main__.py").write_text(
         "import os, sys\n"

@@ -142,7 +142,7 @@ def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device
             return run_recipe(trial, folder, threads, teller)
         from nnlib.worker import job
     except ImportError as error:
-        raise MachineError(f"{error}; install it on this machine") from error
+        raise MachineError(f"{error}; install it on this machine, or set job.python: bundle") from error
     if device == "gpu" and os.environ.get(SIMULATED):
         print(
             f"nnlib: this machine's GPUs are simulated ({SIMULATED} is set): training on its processors",

@@ -7,8 +7,13 @@ shift 2
 : >"$part.parquet"
 : >"$part.json"
 python=/usr/local/libexec/regiondag/python # what provisioned workers have
-[ -x "$python" ] || python=$(command -v python3) || {
-    echo "recommend.sh: no Python on this machine" >&2
-    exit 75
-}
+if [ -e python.bundle ]; then # job.python: bundle
+    python=$(sh python.bundle) || exit 75
+    export PYTHONNOUSERSITE=1
+elif [ ! -x "$python" ]; then
+    python=$(command -v python3) || {
+        echo "recommend.sh: no Python on this machine; set job.python: bundle" >&2
+        exit 75
+    }
+fi
 exec "$python" "$code" recommend "$@" --out "$part.parquet" --report "$part.json"

@@ -7,9 +7,14 @@ for output in result.json log.jsonl checkpoint.nc scores.npy model.nc floor.nc c
     [ -e "$output" ] || : >"$output"
 done
 python=/usr/local/libexec/regiondag/python # what provisioned workers have
-[ -x "$python" ] || python=$(command -v python3) || {
-    echo "train.sh: no Python on this machine" >&2
-    exit 75
-}
+if [ -e python.bundle ]; then # job.python: bundle
+    python=$(sh python.bundle) || exit 75
+    export PYTHONNOUSERSITE=1
+elif [ ! -x "$python" ]; then
+    python=$(command -v python3) || {
+        echo "train.sh: no Python on this machine; set job.python: bundle" >&2
+        exit 75
+    }
+fi
 # HTCondor signals this process alone, so it has to become the training.
 exec "$python" "$1" train --trial trial.json --device "$2" ${3:+--checkpoint-every "$3"}

@@ -66,6 +66,7 @@ RUNS = [
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
     pytest.param("environment", str, id="environment"),
+    pytest.param("python_bundle", str, id="python_bundle"),
     pytest.param("first_hour --only look", why_not, id="first_hour"),
     pytest.param("starting", lacks(TORCH_FOLDER), id="starting"),
     pytest.param("wide", lacks(TORCH_FOLDER), id="wide"),

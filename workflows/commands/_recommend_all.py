@@ -45,7 +45,8 @@ def recommend_all(
     pool = require_pool(arguments.pool)
     batch, plan = begin_batch(folder, served, slugs, wish, arguments.chunk)
     if not batch.dag.exists():
-        write_dag(batch, plan, {slug: served.find_submit(slug) for slug in slugs})
+        bundles = {slug: bundle for slug in slugs if (bundle := served.find_bundle(slug))}
+        write_dag(batch, plan, {slug: served.find_submit(slug) for slug in slugs}, bundles)
     tell(f"job {submit_batch(pool, batch)} of the pool {pool.name!r} writes {batch.path}")
     return _watch(arguments, batch, plan)
 

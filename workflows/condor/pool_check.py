@@ -13,6 +13,7 @@ from regiondag.condor.survey_text import is_old, sum_of
 from regiondag.condor.url_transfer import find_bad_keys
 from regiondag.pool.machine import Finding
 from regiondag.pool.pool import Pool
+from regiondag.run.layout import BUNDLE_FILE
 from regiondag.util.text import list_some
 
 HAS_GPU = "HAS_GPU"
@@ -63,7 +64,8 @@ def check_jobs(
             if refusal:
                 text = f"the access point {'warns of' if rule.warns else 'would refuse'} it ({rule.name}): {refusal}"
                 yield Finding(subject, "note" if rule.warns else "BAD", f"{text}; job.submit adds what is missing")
-    yield from _check_pool(found, access, at_once)
+    own_python = any(BUNDLE_FILE not in text for text in texts.values())
+    yield from _check_pool(found, access, at_once, own_python=own_python)
 
 
 def advise(job: ClassAd, found: Survey) -> Iterator[str]:
@@ -82,9 +84,9 @@ def advise(job: ClassAd, found: Survey) -> Iterator[str]:
             yield f"it asks for {asked}{unit}, the largest slot has {most}{unit}: write job: {{{key}: {most}{unit}}}"
 
 
-def _check_pool(found: Survey, access: AccessPoint, at_once: int) -> Iterator[Finding]:
+def _check_pool(found: Survey, access: AccessPoint, at_once: int, *, own_python: bool) -> Iterator[Finding]:
     old = [kind for kind in found.systems if is_old(kind)]
-    if old:
+    if old and own_python:
         needed = ".".join(map(str, NEEDED_PYTHON))
         names: Sequence[str] = [kind.name.split(" ")[0] for kind in old]
         clauses = " && ".join(f'TARGET.OpSysAndVer =!= "{name}"' for name in dict.fromkeys(names) if name.isalnum())
@@ -92,8 +94,8 @@ def _check_pool(found: Survey, access: AccessPoint, at_once: int) -> Iterator[Fi
             "Python",
             "note",
             f"the python3 that {list_some(names)} brings ({sum_of(old)} of {found.machines} machines) is older than "
-            f"{needed}, which jobs need; where no other one is installed, keep them away: "
-            f"job: {{requirements: '{clauses}'}}",
+            f"{needed}, which jobs need; where no other one is installed, send one, job: {{python: bundle}}, or keep "
+            f"them away: job: {{requirements: '{clauses}'}}",
         )
     most = access.limits.get(JOBS_PER_OWNER, "")
     if most.isdecimal() and int(most) < at_once:

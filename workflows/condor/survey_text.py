@@ -58,7 +58,8 @@ def _pythons(found: Survey) -> str:
     parts = [f"{kind.python} comes with {kind.name.split(' ')[0]}" for kind in found.systems if kind.python]
     old = [kind for kind in found.systems if is_old(kind)]
     if old:
-        parts.append(f"jobs need {'.'.join(map(str, NEEDED_PYTHON))}, so one of their own on {sum_of(old):,} machines")
+        own = f"so one of their own on {sum_of(old):,} machines, or job.python: bundle"
+        parts.append(f"jobs need {'.'.join(map(str, NEEDED_PYTHON))}, {own}")
     parts += [f"{name} = {value}" for name, value in found.pythons.items()]
     return "; ".join(dict.fromkeys(parts)) or "ads do not say"
 

@@ -17,7 +17,7 @@ from regiondag.config.program_section import PROGRAM
 from regiondag.config.submit_section import LEGAL, SUBMIT
 from regiondag.study.families import FAMILIES
 from regiondag.study.gpus import GpuWish
-from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
+from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, PYTHONS, JobRequest, Limits
 from regiondag.study.program import TRAINER
 from regiondag.tuning.methods import AUTO, METHODS
 from regiondag.tuning.noise import KINDS as STOPS
@@ -177,6 +177,12 @@ JOB: Keys = {
         _job.requirements,
         values.REQUIREMENTS,
         "What a machine must be, beside having the resources above; with `gpus: 0` by default anything.",
+    ),
+    "python": Key(
+        _job.python,
+        choice(PYTHONS),
+        "What runs a training: the machine's own Python (`worker`), or that which runs regiondag here, with what nnlib "
+        "needs, sent along (`bundle`).",
     ),
     "submit": Key(
         None,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nnlib.contract import (
     TRIAL_FILE,
     Exit,
 )
+from nnlib.util.terminal import tell
 from regiondag.condor import quoting, versions
 from regiondag.condor.preflight import without_names
 from regiondag.condor.templates import template_environment
@@ -21,7 +23,8 @@ from regiondag.generate.plan import Plan, RegionPlan, build_plan
 from regiondag.run import layout
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.study import job_rules
-from regiondag.study.model import Config, JobRequest
+from regiondag.study.model import BUNDLE, Config, JobRequest
+from regiondag.trainers.python_bundle import Bundle, provide_pythons
 from regiondag.trainers.trainer import Trainer, trainer_of
 from regiondag.util.schema import DURATION, size
 from regiondag.util.text import list_some
@@ -53,7 +56,7 @@ def _request_gpus(job: JobRequest) -> str:
     return f"min({{ $(gpus), {chosen} }})"
 
 
-def _requirements(job: JobRequest, trainer: Trainer) -> str:
+def _requirements(job: JobRequest, trainer: Trainer, python: Bundle | None) -> str:
     """Return what a machine must be.
 
     One whose GPUs differ says no name of all: there several would be of two kinds.
@@ -61,17 +64,20 @@ def _requirements(job: JobRequest, trainer: Trainer) -> str:
     clauses = [f"({quoting.submit_expression(job.requirements)})"]
     if job.gpus >= 2 and not re.search(r"\bDeviceName\b", job.require_gpus, re.IGNORECASE):
         clauses.append("(TARGET.GPUs_DeviceName =!= undefined)")
+    clauses += [f"({job_rules.requires_glibc(python.glibc)})"] if python else []
     return " && ".join([*clauses, *(f"({one})" for one in trainer.requirements)])
 
 
 def submit_texts(config: Config, htcondor: Version) -> dict[str, str]:
     """Return the submit files of a study, as they would be, by what they are for; of each kind one.
 
-    Nothing is written, and no data are read.
+    No data are read, and nothing is written, but for a Python that goes with jobs, which is kept.
     """
     plan = build_plan(config)
     codes = ("manager.pyz", "worker.pyz")
-    renderer = Renderer(RunFolder(Path("/run")), plan, htcondor=htcondor, python="/usr/bin/python3", codes=codes)
+    bundles = provide_pythons(config.regions, tell)
+    given: dict[str, Any] = {"htcondor": htcondor, "python": "/usr/bin/python3", "codes": codes, "bundles": bundles}
+    renderer = Renderer(RunFolder(Path("/run")), plan, **given)
     kinds: dict[tuple[str, str], tuple[str, list[str]]] = {}
     for region in plan.regions:
         for path, pieces in renderer.submit_files(region):
@@ -91,12 +97,14 @@ class Renderer:
         htcondor: Version,
         python: str,
         codes: tuple[str, str],
+        bundles: Mapping[str, Bundle] = MappingProxyType({}),
     ) -> None:
-        """`codes`: names of the manager's and the worker's archive."""
+        """`codes`: names of the manager's and the worker's archive; `bundles`: Pythons of regions' jobs, by slug."""
         self.run = run
         self.plan = plan
         self.htcondor = htcondor
         self.python = python
+        self.bundles = bundles
         self.manager_code, self.worker_code = codes
         self.environment = template_environment()
 
@@ -181,6 +189,8 @@ class Renderer:
         if not plan.region.init.random:
             inputs.append(folder.init_model)
         inputs.append(self.run.path / self.worker_code)
+        bundle = self.bundles[plan.region.slug] if job.python == BUNDLE else None
+        inputs += [folder.python_bundle] if bundle else []
         once = not final and versions.supports(self.htcondor, "common_input_catalogs")
         catalog = layout.catalog_name(plan.region.slug) if once else ""
         return self._render(
@@ -199,7 +209,7 @@ class Renderer:
             outputs=outputs,
             job=job,
             gpus=_request_gpus(job),
-            requirements=_requirements(job, trainer),
+            requirements=_requirements(job, trainer, bundle),
             mb=MB,
             larger_memory=[size // MB for size in job_rules.memory_steps(job, job.memory)],
             attempt=layout.ATTEMPT_SUBMIT,

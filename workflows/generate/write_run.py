@@ -38,6 +38,7 @@ from regiondag.study.notify import notify_to_json
 from regiondag.study.space import Choice, Point
 from regiondag.study.track import track_to_json
 from regiondag.trainers.environments import provide_all
+from regiondag.trainers.python_bundle import Bundle, provide_pythons
 from regiondag.trainers.trainer import trainer_of
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
@@ -64,7 +65,7 @@ def create_run(
     `image` is what is known of the pool's image.
     """
     plan = build_plan(config)
-    environments = provide_all(config.regions, tell)
+    environments, bundles = provide_all(config.regions, tell), provide_pythons(config.regions, tell)
     runs = runs.resolve()
     check_path(runs, "give another folder: --out ~/runs")  # say so before anything is written
     try:
@@ -75,7 +76,7 @@ def create_run(
         ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
-        _Writer(part, run, plan, htcondor, incumbents, earlier or {}, image, environments).write(progress)
+        _Writer(part, run, plan, htcondor, incumbents, earlier or {}, image, environments, bundles).write(progress)
     return run
 
 
@@ -109,6 +110,7 @@ class _Writer:
         earlier: Mapping[str, str],
         image: str,
         environments: Mapping[str, Path],
+        bundles: Mapping[str, Bundle],
     ) -> None:
         self.part = RunFolder(part)
         self.run = run
@@ -118,6 +120,7 @@ class _Writer:
         self.earlier = earlier
         self.image = image
         self.environments = environments
+        self.bundles = bundles
         self.archives = (pack_manager(archives_of(run.path.parent)), pack_worker())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
         self.models: dict[Path, Path] = {}  # model, image or environment, all large -> the run's first copy
@@ -161,6 +164,8 @@ class _Writer:
             copies[folder.init_model] = Path(region.init.model)
         if region.slug in self.environments:
             copies[folder.environment] = self.environments[region.slug]
+        if region.slug in self.bundles:
+            self._copy(self.bundles[region.slug].file, folder.python_bundle)
         for copy, source in copies.items():
             self._copy(source, copy)
         rows = write_merged(region, folder)
@@ -208,7 +213,7 @@ class _Writer:
             link_or_copy(self.models[source], copy)
         else:
             shutil.copyfile(source, copy)
-        if copy.name in (INIT_FILE, CONTAINER_FILE, ENVIRONMENT_FILE):
+        if copy.name in (INIT_FILE, CONTAINER_FILE, ENVIRONMENT_FILE, layout.BUNDLE_FILE):
             self.models.setdefault(source, copy)
         if source not in self.known:
             self.known[source] = sha256_of(copy)
@@ -223,6 +228,7 @@ class _Writer:
             htcondor=self.htcondor,
             python=self._python(),
             codes=(manager.name, worker.name),
+            bundles=self.bundles,
         )
         written: set[str] = set()
         for name, pieces in renderer.files():

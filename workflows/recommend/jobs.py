@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from nnlib.util.files import link_or_copy
 from regiondag.condor import client, quoting
 from regiondag.condor.events.dag_log import read_dag_log
 from regiondag.condor.submit import find_unfinished_job
@@ -24,6 +26,7 @@ from regiondag.run import layout
 from regiondag.run.layout import dagman_file, dagman_log
 from regiondag.study import job_rules
 from regiondag.study.submit_commands import Submit
+from regiondag.trainers.python_bundle import read_bundle
 from regiondag.util.resources import resource_dir
 
 SCRIPTS = ("pre.sh", "post.sh", "recommend.sh")
@@ -57,10 +60,15 @@ class BatchStatus:
         return self.finished or self.dag in ("ended", "removed", "not submitted")
 
 
-def write_dag(batch: BatchFolder, plan: BatchPlan, submit: Mapping[str, Submit] = MappingProxyType({})) -> None:
+def write_dag(
+    batch: BatchFolder,
+    plan: BatchPlan,
+    submit: Mapping[str, Submit] = MappingProxyType({}),
+    bundles: Mapping[str, Path] = MappingProxyType({}),
+) -> None:
     """Write all that HTCondor reads of a batch; done again it is the same, unless the program is newer.
 
-    `submit`: commands that a study adds to the jobs of its regions, by slug.
+    `submit`: commands that a study adds to the jobs of its regions, by slug; `bundles`: the Pythons that they bring.
     """
     manager, worker = pack_recommend(), pack_worker()
     for archive in (manager, worker):
@@ -76,6 +84,8 @@ def write_dag(batch: BatchFolder, plan: BatchPlan, submit: Mapping[str, Submit] 
     write(batch.work / layout.REPORT_SUBMIT, "report.sub.j2")
     for region in plan.regions:
         values = _job(batch, plan, region, worker.name) | {"submit": submit.get(region.slug, {})}
+        if region.slug in bundles:
+            values |= _bring_python(bundles[region.slug], batch.inputs(region.slug), values)
         write(batch.inputs(region.slug) / "recommend.sub", "recommend.sub.j2", **values)
     write(
         batch.dag,
@@ -180,6 +190,17 @@ def _job(batch: BatchFolder, plan: BatchPlan, region: RegionBatch, code: str) ->
         "study": plan.study,
         "region": region.name,
         "batch_name": f"{plan.study} recommend {region.slug}",
+    }
+
+
+def _bring_python(file: Path, inputs: Path, values: Mapping[str, Any]) -> dict[str, object]:
+    """Return what changes in a submit file where jobs bring their Python, which goes to the batch's inputs."""
+    bundle = read_bundle(file)
+    link_or_copy(file, inputs / layout.BUNDLE_FILE)
+    return {
+        "files": [*values["files"], inputs / layout.BUNDLE_FILE],
+        "disk": values["disk"] + bundle.disk // MB,
+        "requirements": job_rules.requires_glibc(bundle.glibc),
     }
 
 

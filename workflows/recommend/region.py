@@ -99,6 +99,11 @@ class Served:
         spec = next((run.region(slug).spec for run in self._runs if run.region(slug).spec.is_file()), None)
         return read_spec(spec).job.submit if spec else {}
 
+    def find_bundle(self, slug: str) -> Path | None:
+        """Return the Python that the newest run of a region sends along with its jobs, if it does."""
+        file = next((run.region(slug).python_bundle for run in self._runs if run.region(slug).spec.is_file()), None)
+        return file if file and file.is_file() else None
+
     def open(self, slug: str) -> Recommender:
         """Return what recommends in a region; RegiondagError says what is missing or damaged."""
         return self.open_sources(self.find(slug))

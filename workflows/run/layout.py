@@ -41,6 +41,7 @@ START_FOLDER = "start"  # in a node's folder: what its next job is given of the 
 ATTEMPT_SUBMIT = "attempt.sub"  # in a node's folder: what PRE has to say of its next try
 JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
 NETWORK_FILE = "network.json"
+BUNDLE_FILE = "python.bundle"  # what job.python: bundle sends
 REGION_FILE = "region.json"
 JOURNAL_FILE = "trials.jsonl"
 PAGE_SHELL = "regiondag/page.html"  # in the archive of PRE and POST: the report's page without figures
@@ -161,6 +162,11 @@ class RegionFolder:
     def environment(self) -> Path:
         """What the program needs to run, if the study says so."""
         return self.path / ENVIRONMENT_FILE
+
+    @property
+    def python_bundle(self) -> Path:
+        """The Python that runs the jobs, where they bring one."""
+        return self.path / BUNDLE_FILE
 
     @property
     def champion_model(self) -> Path:

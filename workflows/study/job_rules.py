@@ -15,6 +15,12 @@ RELEASE_AFTER = 60  # seconds, times the number of the hold
 TOO_MUCH_OUTPUT = 33  # hold code of a job that would bring back more than it may: it always would
 BY_THE_USER = 1  # hold code of condor_hold: whoever holds a job releases it
 HAS_APPTAINER = "HasSingularity"  # what HTCondor says of a machine on which it has found Apptainer or Singularity
+# glibc's minor version of systems by their names and versions, as slots say those (OpSysAndVer).
+GLIBC = {"Debian10": 28, "Debian11": 31, "Debian12": 36, "Debian13": 41, "Ubuntu18": 27, "Ubuntu20": 31, "Ubuntu22": 35}
+GLIBC |= {"Ubuntu24": 39, "Fedora40": 39, "Fedora41": 40, "Fedora42": 41, "openSUSE15": 38, "AmazonLinux2": 26}
+GLIBC |= {"AmazonLinux2023": 34}
+_LIKE_RED_HAT = ("RedHat", "CentOS", "AlmaLinux", "Rocky", "SL")
+GLIBC |= {f"{name}{major}": minor for name in _LIKE_RED_HAT for major, minor in {7: 17, 8: 28, 9: 34, 10: 39}.items()}
 OUT_OF_MEMORY = "out of memory"  # how the worker's reason begins when Python found no more memory
 
 
@@ -35,3 +41,13 @@ def gpus_after(job: JobRequest, times: int) -> int:
 def memory_after(job: JobRequest, times: int) -> int:
     """Return what a job asks for whose earlier tries ran out of memory so many times, in bytes."""
     return [job.memory, *memory_steps(job, job.memory)][: times + 1][-1]
+
+
+def requires_glibc(least: tuple[int, int]) -> str:
+    """Return what keeps jobs off systems that are known to have an older glibc, as an expression of HTCondor's.
+
+    >>> requires_glibc((2, 27))
+    '!stringListMember(TARGET.OpSysAndVer ?: "", "AmazonLinux2,AlmaLinux7,CentOS7,RedHat7,Rocky7,SL7")'
+    """
+    older = [name for name, minor in GLIBC.items() if (2, minor) < least]
+    return f'!stringListMember(TARGET.OpSysAndVer ?: "", "{",".join(older)}")'

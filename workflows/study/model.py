@@ -33,6 +33,7 @@ GIVE_UP_AFTER = 8
 GPU_COUNTS = (1, 2, 4, 8)  # that a training may have
 SPARE = 1 / 3  # of a lane's trials: how many more it may take from others
 MIN_CUSTOMERS = 10  # in validation; a region of fewer is not judged by itself
+PYTHONS = (WORKER, BUNDLE) = ("worker", "bundle")  # what runs jobs: the machine's own, or one that goes with them
 POOLED = "pooled"  # name and slug of the region that is trained on the data of all others
 
 
@@ -123,6 +124,7 @@ class JobRequest:
     idle_limit: int = 7 * DAY
     retries: int = 2
     requirements: str = "TARGET.HAS_GPU =?= True"
+    python: str = WORKER
     submit: Submit = field(default_factory=dict)  # commands of the user's own
 
     @property

@@ -32,6 +32,7 @@ BUILD = 1  # of what is kept: another way to build makes other archives
 PACKAGES = "packages.txt"  # in the archive: what was installed
 IN_PLACE = ("bin", "share", "etc")  # what pip puts beside packages, and a virtual environment above them
 NOT_READ = frozenset({"__pycache__", "build", "dist", "runs", "node_modules"})  # what building a package leaves in it
+BUNDLE = ".bundle"  # how a Python of job.python: bundle ends, which is kept beside them
 UNUSED = 90 * 86400  # seconds after which what was built is removed
 UV_NOTE = "uv_cache.json"  # beside a package's metadata
 LAST_LINES = 3  # of pip's, where it fails
@@ -75,7 +76,7 @@ def build(environment: Environment, tell: Tell) -> Path:
                 raise RegiondagError(f"{environment.file} could not be built: {describe(error)}") from error
             finally:
                 shutil.rmtree(work, ignore_errors=True)
-            _remove_unused(folder)
+            remove_unused(folder)
         os.utime(archive)
     return archive
 
@@ -88,7 +89,7 @@ def _build(environment: Environment, work: Path, archive: Path, key: str, tell: 
     _forget_times(work)
     if version_for(environment) == version_for(Environment(environment.file)):
         tell("environment: compiling")
-        _compile(work)
+        compile_modules(work)
     installed = list_files(work)
     for name, path in installed.items():
         if name.startswith("bin/"):
@@ -164,7 +165,7 @@ def _forget_times(work: Path) -> None:
         note.unlink()
 
 
-def _compile(work: Path) -> None:
+def compile_modules(work: Path) -> None:
     """Compile all modules, so that no job has to; by their contents, as times differ. Those that cannot be are left."""
     words = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     words += ["-s", str(work), str(work)]  # names in tracebacks begin with the package
@@ -240,10 +241,10 @@ def _files_of(path: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names) if Path(folder, name).is_file())
 
 
-def _remove_unused(folder: Path) -> None:
+def remove_unused(folder: Path) -> None:
     """Remove what no run has asked for in a long time."""
-    for path in folder.glob("*.zip"):
+    for path in folder.glob("*"):
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > UNUSED:
+            if path.suffix in (".zip", BUNDLE) and time.time() - path.stat().st_mtime > UNUSED:
                 path.unlink()
                 path.with_suffix(".lock").unlink(missing_ok=True)

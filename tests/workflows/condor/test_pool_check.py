@@ -28,12 +28,14 @@ def job(more: str = "", requirements: str = "true") -> Any:
 def said(monkeypatch):
     """Return what is said of a job, `at_once` of them, in a pool of one slot."""
 
-    def say(ad: Any, access: AccessPoint = ACCESS, at_once: int = 1, problem: str = "") -> dict[str, list[str]]:
+    def say(
+        ad: Any, access: AccessPoint = ACCESS, at_once: int = 1, problem: str = "", text: str = "..."
+    ) -> dict[str, list[str]]:
         slots = [slot("w1", system="AlmaLinux9")]
         monkeypatch.setattr(client, "query_slots", lambda pool: slots)
         monkeypatch.setattr(client, "query_daemons", lambda *_: [parse_ad("Requirements = true\n")])
         monkeypatch.setattr(preflight, "dry_run_text", lambda *_: (ad, problem))
-        found = list(check_jobs(POOL, look(*slots), access, {"train.sub": "..."}, at_once))
+        found = list(check_jobs(POOL, look(*slots), access, {"train.sub": text}, at_once))
         good = PoolCheck(look(*slots), access, tuple(found)).good
         assert good == all(finding.state != "BAD" for finding in found)
         return {f"{one.state} {one.subject}": one.text for one in found}
@@ -45,7 +47,12 @@ def test_a_job_that_matches_and_pythons_that_are_too_old(said):
     found = said(job())
     assert found["ok train.sub"] == "matches 1 of 1 slots"
     assert "is older than 3.11" in found["note Python"]
+    assert "send one, job: {python: bundle}" in found["note Python"]
     assert found["note Python"].endswith("job: {requirements: 'TARGET.OpSysAndVer =!= \"AlmaLinux9\"'}")
+
+
+def test_jobs_that_bring_their_python_need_none(said):
+    assert "note Python" not in said(job(), text="transfer_input_files = /run/python.bundle")
 
 
 def test_what_an_access_point_would_refuse_or_warn_of(said):

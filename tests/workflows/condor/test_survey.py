@@ -44,7 +44,7 @@ def test_machines_are_counted_once_and_slots_by_what_they_have():
     assert found.startds == {"23.9.6": 1, "25.14.1": 1}
     assert found.systems == (SystemKind("Debian13 X86_64", 1, "3.13"), SystemKind("AlmaLinux9 X86_64", 1, "3.9"))
     said = text_of(found)
-    assert "jobs need 3.11, so one of their own on 1 machines" in said["Python"]
+    assert "jobs need 3.11, so one of their own on 1 machines, or job.python: bundle" in said["Python"]
     assert said["HTCondor"] == "23.9.6, 25.14.1 on 1"
 
 

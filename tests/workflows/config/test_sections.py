@@ -98,6 +98,8 @@ def test_ranges(reader, key, low, high, below, beyond):
 def test_memory_after_running_out_of_it():
     none = JobRequest(gpus=0, requirements="true")  # what needs no GPU does not wait for a machine that has one
     assert read(read_job, "gpus: 0") == (none, [])
+    assert read(read_job, "python: bundle") == (JobRequest(python="bundle"), [])
+    assert "legal: worker or bundle" in read(read_job, "python: python3.12")[1][0]
     said = JobRequest(gpus=0, requirements="HasBig")
     assert read(read_job, "{gpus: 0, requirements: HasBig}") == (said, [])
     assert read(read_job, "{memory: 1GB, memory_max: 2GB}") == (JobRequest(memory=1 << 30, memory_max=2 << 30), [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -28,6 +29,7 @@ from regiondag.recommend.make import begin_batch, choose_chunk
 from regiondag.recommend.region import Served
 from regiondag.run.layout import REPORT_NODE, SETTLED_BEFORE
 from regiondag.run.region_spec import spec_to_json
+from regiondag.study.job_rules import requires_glibc
 from regiondag.study.model import JobRequest
 from tests.workflows.recommend.made_up import LATER, NIGHT, REGIONS, place_run, place_study
 from tests.workflows.registry.registered import spec_of
@@ -243,6 +245,24 @@ def test_jobs_have_the_submit_commands_of_the_newest_run(study):
     texts = {one.slug: (batch.inputs(one.slug) / "recommend.sub").read_text() for one in plan.regions}
     assert '# What the study adds.\nMY.ProjectName = "New"\nnice_user = true\nqueue\n' in texts["berg"]
     assert "What the study adds" not in texts["cote-d-ivoire"]
+
+
+def test_jobs_bring_the_python_of_the_newest_run(study):
+    run = place_run(study, LATER)
+    for slug in ("berg", "cote-d-ivoire"):
+        run.region(slug).spec.write_text(spec_to_json(spec_of(slug)))
+    run.region("berg").python_bundle.write_bytes(b"#!/bin/sh\n# glibc 2.36, 104857600 bytes unpacked\n")
+    served = Served(study / "runs", "shop")
+    bundles = {slug: file for slug in served.regions if (file := served.find_bundle(slug))}
+    assert [*bundles] == ["berg"]
+    batch, plan = begin(study)
+    write_dag(batch, plan, {}, bundles)
+    with_one, without = ((batch.inputs(one.slug) / "recommend.sub").read_text() for one in plan.regions)
+    assert f"{batch.inputs('berg')}/python.bundle" in with_one and "python.bundle" not in without
+    assert f"requirements = {requires_glibc((2, 36))}\n" in with_one and "requirements = true\n" in without
+    asked = [int(re.search(r"request_disk = (\d+)MB", text)[1]) for text in (with_one, without)]
+    assert asked[0] - asked[1] == 100
+    assert (batch.inputs("berg") / "python.bundle").exists(), "old runs may be cleaned"
 
 
 def test_a_job_that_fails_brings_what_it_promised(study, tmp_path):
