@@ -46,7 +46,7 @@ class TableFacts:
     regions: tuple[RegionCount, ...]  # the largest first
     customers: int
     items: int
-    sample: tuple[Mapping[str, str], ...]  # the first purchases, as understood
+    sample: tuple[Mapping[str, str], ...]  # the first rows, as understood
     doubts: tuple[str, ...]  # what may be wrong
 
 
@@ -60,7 +60,7 @@ def describe_look(look: Look, today: int, width: int = 80) -> str:
         "",
         *(_wrap(label, text, width, LABEL) for label, text in _list_facts(look, today)),
         "",
-        f"The first {len(look.rows)} purchases, as understood:",
+        f"The first {len(look.rows)} rows, as understood:",
         _describe_rows(look.rows, width),
     ]
     return "\n".join(parts)

@@ -74,7 +74,7 @@ def sample_text(file: Path, source: Source, tables: Tables, encoding: str) -> Sa
         if not rows:
             raise DataError("it is empty; legal: a header and a purchase a line")
         header, *rest = rows
-        check_header(header, rest)
+        check_header(header, rest, separator.value)
         wide = len(header)
         torn = next((n for n, row in enumerate(rest) if len(row) != wide), None)
         if torn is not None:

@@ -153,15 +153,15 @@ def _fields(text: str) -> str:
     return f"it begins {shown}" if lines else "it is empty; legal: a header and a purchase a line"
 
 
-def check_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def check_header(header: Sequence[str], rows: Sequence[Sequence[str]], separator: str) -> None:
     """Raise DataError for a first line that names no columns."""
     if not any(name.strip() for name in header):
         raise DataError("line 1: no header; legal: a first line such as region,customer,item,date")
     plain = [name for name in header if re.fullmatch(r"[-+]?[\d.,:/ -]+", name.strip())]
     if plain and len(plain) >= min(2, len(header) - 1):
+        names = separator.replace("\t", r"\t").join(("region", "customer", "item", "date"))
         raise DataError(
-            f"line 1: no header, it holds values ({plain[0]!r}); put the columns' names above: "
-            "sed -i '1i region,customer,item,date' FILE"
+            f"line 1: no header, it holds values ({plain[0]!r}); put the columns' names above: sed -i '1i {names}' FILE"
         )
     if not rows:
         raise DataError("no line after the header; legal: one purchase a line")

@@ -44,7 +44,7 @@ items      9
 left out   10 rows without a Kundennr.: nobody to recommend to
            36 rows whose Menge is 0 or below: returned or cancelled
 
-The first 5 purchases, as understood:
+The first 5 rows, as understood:
 region  customer  item  date        quantity  description
 Köln 1  1         A001  2024-02-02  1,5       Größe 1 Öl
 Köln 2  2         A002  2024-03-03  1,5       Größe 2 Öl

@@ -113,6 +113,8 @@ def test_days_above_twelve_far_down_tell_the_order(tmp_path, monkeypatch):
         ("p.csv", b"region,customer,item,date\n", r"p\.csv: no line after the header"),
         ("p.csv", b"N,c1,i1,2024-01-01\nN,c2,i1,2024-01-02\n1,2,3,4\n", r"no column that could be the customer"),
         ("p.csv", b"12,17,2024-01-01\n13,17,2024-01-02\n", r"p\.csv:1: no header, it holds values \('12'\)"),
+        ("p.csv", b"12;17;2024-01-01\n13;17;2024-01-02\n", r"sed -i '1i region;customer;item;date' FILE"),
+        ("p.csv", b"12\t17\t2024-01-01\n13\t17\t2024-01-02\n", r"sed -i '1i region\\tcustomer\\titem\\tdate' FILE"),
         ("p.csv", text_of().encode() + b"N,c1\n", r"p\.csv:62: 2 fields, the header has 4; mend"),
         ("p.csv", text_of().encode() + b"N,c1,x,soon\n", r"p\.csv:62: date: 'soon' is not legal"),
         ("p.csv", b"\0\1\2binary\0\3\0\0" * 100, r"p\.csv:1: a zero byte, so it is no text"),
