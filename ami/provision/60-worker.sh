@@ -6,8 +6,9 @@ here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=ami/provision/common.sh
 . "$here/common.sh"
 
-# Of a machine that is to stay itself the firewall, SSH, the logs and its graphics are its owner's business.
-theirs='^/etc/(nftables|ssh|cloud|systemd/journald|modprobe\.d/regiondag-boot)'
+# Of a machine that is to stay itself the firewall, SSH, the kernel's settings, the logs and its graphics are its owner's
+# business.
+theirs='^/etc/(nftables|ssh|cloud|sysctl|systemd/(journald|resolved|system\.conf)|modprobe\.d/regiondag-(boot|hardening))'
 if [ "$OUTLET" != machine ]; then
     theirs='^$'
     # nftables keeps jobs away from the credentials of the machine's role.
@@ -40,3 +41,6 @@ done
 
 # Nobody logs in with a password: root's is locked, and cloud-init puts keys where EC2 was given one.
 passwd --lock root
+# What people create at a shell others need not read.
+sed -i '/^UMASK/d' "$root/etc/login.defs"
+printf 'UMASK\t027\n' >>"$root/etc/login.defs"

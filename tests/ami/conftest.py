@@ -13,6 +13,7 @@ import pytest
 from regiondag.bake.boot.imds_server import MetadataServer
 
 FILES = Path(__file__).resolve().parents[2] / "ami/provision/files"
+PROVISION = FILES.parent
 PROGRAMS = FILES / "usr/local/libexec/regiondag"
 
 

@@ -107,9 +107,12 @@ def worker_step(
     for tool in ("apt-get", "systemctl", "passwd", "install"):
         (tools / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >>{tmp_path}/calls\n')
         (tools / tool).chmod(0o755)
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": outlet}
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    (root / "etc/login.defs").write_text("UMASK\t022\nHOME_MODE\t0700\n")
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": outlet, "REGIONDAG_ROOT": str(root)}
     subprocess.run(["sh", PROVISION / step], check=True, env=environment)
-    calls = (tmp_path / "calls").read_text().splitlines()
+    calls = (tmp_path / "calls").read_text().replace(f"{root}/", "/").splitlines()
     files = [call.split()[-1] for call in calls if call.startswith("install ")]
     return files, [call for call in calls if not call.startswith("install ")]
 
@@ -120,6 +123,7 @@ def test_an_image_gets_all_files_and_its_doors_are_closed(tmp_path: Path) -> Non
     assert set(files) == {name for name in there if not name.endswith(".pyc")} | {"/etc/chrony/chrony.conf"}
     assert "passwd --lock root" in calls
     assert "systemctl enable nftables" in calls
+    assert (tmp_path / "root/etc/login.defs").read_text() == "HOME_MODE\t0700\nUMASK\t027\n"
     units = [*(PROVISION / "files/etc/systemd/system").glob("*.*")]
     for unit in units:
         wanted = unit.is_file() and "[Install]" in unit.read_text()
@@ -129,7 +133,9 @@ def test_an_image_gets_all_files_and_its_doors_are_closed(tmp_path: Path) -> Non
 
 def test_a_machine_that_stays_itself_keeps_firewall_ssh_logs_and_root(tmp_path: Path) -> None:
     files, calls = worker_step(tmp_path, "machine")
-    assert not [name for name in files if re.match(r"/etc/(nftables|ssh|cloud|systemd/journald|modprobe)", name)]
+    theirs = r"/etc/(nftables|ssh|cloud|sysctl|systemd/(journald|resolved|system.conf)|modprobe)"
+    assert not [name for name in files if re.match(theirs, name)]
+    assert (tmp_path / "root/etc/login.defs").read_text() == "UMASK\t022\nHOME_MODE\t0700\n"
     assert "/usr/local/libexec/regiondag/join.py" in files
     assert "/etc/condor/config.d/50-regiondag-worker.config" in files
     assert not [call for call in calls if "passwd" in call or "nftables" in call or "disable" in call]

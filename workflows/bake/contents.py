@@ -15,6 +15,7 @@ NEEDED = (
     "/etc/condor/config.d/50-regiondag-worker.config",
     "/etc/regiondag-image",
     "/usr/bin/python3",
+    "/usr/local/libexec/regiondag/hardening.py",
     "/usr/local/libexec/regiondag/join.py",
     "/usr/local/libexec/regiondag/lease.py",
     "/usr/local/libexec/regiondag/python",

@@ -89,8 +89,10 @@ def test_a_workers_life(image: DiskImage, capsys: pytest.CaptureFixture[str]) ->
     assert tested.disk_sha256 == sha256_of(image.disk)
     by_bios, by_uefi = tested.boots
     assert by_bios["firmware"] == "bios"
+    assert by_bios["hardening"] == "22/22"
     assert 0 < by_bios["checkpoint_safe"] <= by_bios["off"]
     assert by_uefi["firmware"] == "uefi"
+    assert str(by_uefi["root"]).startswith("/dev/nvme")
     assert by_uefi["idle_until_off"] > 0
     assert "spot notice" in capsys.readouterr().err
 

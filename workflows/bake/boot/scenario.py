@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnlib.util.files import write_atomically
-from regiondag.bake.boot import serial_console
+from regiondag.bake.boot import questions, serial_console
 from regiondag.bake.boot.imds_server import MetadataServer, make_instance_tree
 from regiondag.bake.boot.machine import (
     Acceleration,
@@ -145,8 +145,9 @@ def _make_token(pool: Pool) -> str:
 
 def _live_and_be_drained(bench: Bench) -> dict[str, object]:
     """BIOS: join, run a training, be told of a spot interruption during the next one, save it, power off."""
-    with _boot(bench, "bios", idle_seconds=600) as boot:
+    with _boot(bench, "bios", 600, questions.ASK_HARDENING) as boot:
         seconds = _wait_until_joined(bench, boot)
+        hardening = _check_hardening(bench, boot)
         _wait(bench, boot, "it has asked Amazon's time service", 60, lambda: boot.clock.asked > 0)
         first, second = PayloadJob(bench.pool, "first"), PayloadJob(bench.pool, "second")
         first.submit(epochs=3)
@@ -166,18 +167,20 @@ def _live_and_be_drained(bench: Bench) -> dict[str, object]:
         _wait_until_off(bench, boot, NOTICE_SECONDS)
         off = time.monotonic() - told
     _check_console(boot)
-    return {"firmware": "bios", "has_joined": seconds, "checkpoint_safe": round(saved, 1), "off": round(off, 1)}
+    times = {"has_joined": seconds, "checkpoint_safe": round(saved, 1), "off": round(off, 1)}
+    return {"firmware": "bios", "hardening": hardening, **times}
 
 
 def _live_and_be_idle(bench: Bench) -> dict[str, object]:
     """UEFI: join, get nothing to do, power off."""
-    with _boot(bench, "uefi", IDLE_SECONDS) as boot:
+    with _boot(bench, "uefi", IDLE_SECONDS * bench.plan.patience, questions.ASK_ROOT) as boot:
         seconds = _wait_until_joined(bench, boot)
         joined = time.monotonic()
         _wait_until_off(bench, boot, IDLE_SECONDS + 180)
         off = time.monotonic() - joined
     _check_console(boot)
-    return {"firmware": "uefi", "has_joined": seconds, "idle_until_off": round(off, 1)}
+    root = questions.find_root(_console(boot.machine))
+    return {"firmware": "uefi", "root": root, "has_joined": seconds, "idle_until_off": round(off, 1)}
 
 
 Life = Callable[[Bench], dict[str, object]]
@@ -185,8 +188,8 @@ LIVES: Mapping[Firmware, Life] = {"bios": _live_and_be_drained, "uefi": _live_an
 
 
 @contextmanager
-def _boot(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[Boot]:
-    user_data = render_user_data(worker_settings(bench.token, idle_seconds, bench.plan.worker))
+def _boot(bench: Bench, firmware: Firmware, idle_seconds: int, asked: str) -> Iterator[Boot]:
+    user_data = render_user_data(worker_settings(bench.token, idle_seconds, bench.plan.worker)) + asked
     machine = Machine(Path(bench.plan.disk), bench.folder, firmware, bench.plan.acceleration)
     bench.tell(f"booting by {firmware.upper()} ({machine.acceleration})")
     with (
@@ -236,6 +239,16 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
     if problem := check_slot(slots[0], machine.disk.stat().st_size):
         raise _failure(machine, problem)
     return seconds
+
+
+def _check_hardening(bench: Bench, boot: Boot) -> str:
+    """Return how many rules it keeps: all of them."""
+    _wait(
+        bench, boot, "it was looked at for open doors", 120, lambda: bool(questions.count_kept(_console(boot.machine)))
+    )
+    if open_doors := serial_console.find_errors(_console(boot.machine)):
+        raise _failure(boot.machine, "is not closed as ami/hardening.md says: " + "; ".join(open_doors))
+    return questions.count_kept(_console(boot.machine))
 
 
 def _check_checkpoint() -> None:

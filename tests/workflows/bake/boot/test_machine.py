@@ -12,11 +12,13 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regiondag.bake import contents
 from regiondag.bake.artifact import DiskImage
-from regiondag.bake.boot import boot_test, machine, payload, scenario, slot_check
+from regiondag.bake.boot import boot_test, machine, payload, questions, scenario, serial_console, slot_check
 from regiondag.bake.boot.machine import Acceleration, AccelerationError, Firmware, Machine, qemu_argv
 from regiondag.errors import BakeError
 from regiondag.pool.pool import Pool
@@ -36,6 +38,25 @@ def test_it_looks_like_an_instance_of_ec2_and_writes_to_an_overlay_only() -> Non
         assert "-no-reboot" in text
     assert "OVMF_CODE" in argv("uefi", "tcg")
     assert "OVMF_CODE" not in argv("bios", "tcg")
+
+
+def test_by_uefi_its_root_is_not_the_first_disk() -> None:
+    """Nitro promises no names: an instance store may be nvme0n1."""
+    text = argv("uefi", "tcg")
+    assert text.index("nvme,drive=store") < text.index("nvme,drive=root")
+    assert "bootindex=0" in text[text.index("nvme,drive=root") :]
+    assert "store" not in argv("bios", "tcg")
+
+
+def test_what_it_is_asked_is_more_of_its_user_data_and_answered_on_its_console() -> None:
+    for asked, key in ((questions.ASK_ROOT, "bootcmd"), (questions.ASK_HARDENING, "runcmd")):
+        settings = yaml.safe_load(scenario.render_user_data({"manager": "m"}) + asked)
+        assert settings["write_files"] and settings[key][0][:2] == ["sh", "-c"]
+    assert questions.HARDENING in contents.NEEDED
+    assert questions.find_root("bake test: root is on \r\n") == questions.count_kept("regiondag-hardening: ERROR") == ""
+    said = "\x1b[0mregiondag-hardening: ERROR: Root is open: x\r\nregiondag-hardening: 21 of 22 rules are kept\r\n"
+    assert questions.count_kept(said) == "21/22"
+    assert serial_console.find_errors(said) == ["regiondag-hardening: Root is open: x"]
 
 
 def test_without_dev_kvm_processors_are_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
