@@ -19,7 +19,7 @@ from nnlib.errors import MachineError, NnlibError
 from nnlib.spec.json_section import SpecError
 from nnlib.util.os_errors import describe
 from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
-from nnlib.util.terminal import add_loudness, loud_as, timed
+from nnlib.util.terminal import add_loudness, bound_text, loud_as, timed
 
 GROUPS = {
     "train networks": ("train", "check-gradients"),
@@ -107,7 +107,7 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _fail(code: int, text: str) -> int:
-    print(f"nnlib: {text}", file=sys.stderr)
+    print(f"nnlib: {bound_text(text)}", file=sys.stderr)
     return int(code)
 
 

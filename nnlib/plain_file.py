@@ -11,6 +11,18 @@ import stat
 from pathlib import Path
 
 
+def read_most(path: Path, most: int) -> bytes:
+    """Return the bytes of what a person has named, a link or a pipe such as /dev/stdin, too, but no more than `most`.
+
+    Raises OSError, which says why, where there is more, as of a device without end.
+    """
+    with path.open("rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes, which are legal at most", str(path))
+    return found
+
+
 def read_plain(path: Path, most: int) -> bytes:
     """Return the bytes of a plain file; OSError, which says why, for one of more than `most` bytes, or none."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from nnlib.util.os_errors import describe
 from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
-from nnlib.util.terminal import add_loudness, loud_as, timed
+from nnlib.util.terminal import add_loudness, bound_text, loud_as, timed
 from regiondag import __version__
 from regiondag.commands._completers import COMPLETERS
 from regiondag.errors import RegiondagError
@@ -52,6 +52,7 @@ COMMANDS = (
 
 INTERRUPTED = 130
 BUG = 3
+MORE_MEMORY = "free some, raise `ulimit -v`, or give it a smaller file"
 
 EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, or (verify, repair, replay) not as it was, or
 (run) a region has no champion, or (trainer test) a study cannot work with the program, 2 wrong arguments or
@@ -121,6 +122,8 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(INTERRUPTED, "interrupted")
     except OSError as error:  # a folder that may not be written, a full disk: nobody's bug
         return _fail(RegiondagError.exit_code, describe(error))
+    except MemoryError as error:
+        return _fail(RegiondagError.exit_code, f"out of memory{f': {error}' if str(error) else ''}; {MORE_MEMORY}")
     except Exception as error:
         if isinstance(error, ImportError) and (what := describe_missing_package(error)):
             return _fail(RegiondagError.exit_code, what)
@@ -139,7 +142,7 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _fail(code: int, text: str) -> int:
-    print(f"regiondag: {text}", file=sys.stderr)
+    print(f"regiondag: {bound_text(text)}", file=sys.stderr)
     return code
 
 

@@ -76,9 +76,9 @@ def _file(path: Path) -> int:
     import sys
 
     from nnlib.inspection import contents
-    from nnlib.util.terminal import width_of
+    from nnlib.util.terminal import spell_out, width_of
 
-    print(contents.describe_file(path, min(width_of(sys.stdout), WIDTH)))
+    print(spell_out(contents.describe_file(path, min(width_of(sys.stdout), WIDTH))))
     return 0
 
 

@@ -66,7 +66,7 @@ def find_source(path: Path, form: TableFormat) -> Source:
     if PARQUET[0] in kinds and len(kinds) > 1:
         raise DataError(f"{path}: holds Parquet and text files, legal: a folder of files of one kind")
     try:
-        codecs.lookup(form.encoding)
+        "".encode(form.encoding)  # which refuses what is no encoding of texts, such as zlib
     except LookupError:
         raise DataError(f"{path}: no encoding {form.encoding!r}, legal: utf-8, latin-1, cp1252, utf-16 ...") from None
     return Source(path, files, PARQUET[0] in kinds, form)

@@ -47,6 +47,8 @@ class Beside:
 def read_graph(path: Path) -> OnnxGraph:
     """Return the graph of a file; DataError for one that is torn, too large, or reaches out of its folder."""
     size = path.stat().st_size
+    if not path.is_file():
+        raise DataError(f"{path}: is no regular file")
     if size > MOST_BYTES:
         raise DataError(f"{path}: {size:,} bytes, legal: up to {MOST_BYTES:,}; keep weights as external data beside it")
     try:

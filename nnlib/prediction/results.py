@@ -36,8 +36,8 @@ IN_PAIRS = re.compile("[\t:,]")
 def score_format(text: str) -> str:
     """Return a printf format of one number, with or without its percent sign; NnlibError when it is none."""
     found = "%" + text.removeprefix("%")
-    if not re.fullmatch(r"%[-+ 0#]*[0-9]*(\.[0-9]+)?[eEfFgG]", found):
-        raise NnlibError(f"score format {show(text)} is not legal, legal: such as %.3f, 4.3f or %.6g")
+    if not re.fullmatch(r"%[-+ 0#]*[0-9]{0,2}(\.[0-9]{1,2})?[eEfFgG]", found):
+        raise NnlibError(f"score format {show(text)} is not legal, legal: such as %.3f, 4.3f or %.6g, up to 99")
     return found
 
 

@@ -36,6 +36,7 @@ LAYER_KEYS = {
     LayerKind.HIDDEN: (*COMPUTED_KEYS, "BatchNormalization", "SparsenessPenalty"),
     LayerKind.OUTPUT: (*COMPUTED_KEYS, "DataSet"),
 }
+MOST_LAYERS = 2000  # ResNet-152 has 500; what a network costs before it learns grows with their square
 ALIASES = {"Slope": "RELUSlope"}
 ALL_KEYS = {key for keys in LAYER_KEYS.values() for key in keys} | set(ALIASES)
 SHARED_NAMES = ("InputLayer", "SourceInputLayer", "SourceOutputLayer")
@@ -88,6 +89,9 @@ def parse_layers(network: Section, defaults: Defaults, problems: Problems) -> tu
     raw = [raw] if isinstance(raw, dict) else raw
     if not isinstance(raw, list) or not raw:
         network.wrong("Layers", f"{show(raw)} is not legal, legal: an array of layers, such as Input, Hidden, Output")
+        return ()
+    if len(raw) > MOST_LAYERS:
+        network.wrong("Layers", f"{len(raw):,} layers are not legal, legal: {MOST_LAYERS:,} at most")
         return ()
     layers: list[Layer] = []
     names: set[str] = set()

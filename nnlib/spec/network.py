@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnlib.plain_file import read_most
 from nnlib.spec.augmentation import parse_augmentation
 from nnlib.spec.fine_tuning import check_fine_tuning, parse_fine_tuning
 from nnlib.spec.json_section import Problems, Section, SpecError, nearest, show
@@ -53,6 +54,7 @@ ALIASES = {
 }
 KINDS = {kind: kind for kind in ("FeedForward", "AutoEncoder")}
 ERROR_FUNCTIONS = {e.value: e for e in ErrorFunction} | {"cross entropy": ErrorFunction.CROSS_ENTROPY}
+MOST_BYTES = 16 << 20  # of a file; a network of hundreds of layers has 100 kB
 MOST_NESTED = 50  # brackets within brackets; a network has six
 
 
@@ -75,7 +77,7 @@ def read_json(path: Path) -> Any:
         return found
 
     try:
-        text = strings_or_comments.sub(blanked, path.read_text(encoding="utf-8"))
+        text = strings_or_comments.sub(blanked, read_most(path, MOST_BYTES).decode("utf-8"))
         raw = json.loads(text, object_pairs_hook=once)
     except UnicodeDecodeError as error:
         raise SpecError([f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8"]) from error

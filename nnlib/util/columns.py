@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from nnlib.util.terminal import format_table, measure, width_of
+from nnlib.util.terminal import bound_text, format_table, measure, show_cell, width_of
 
 SHORTEST = 11  # characters to which a column of text is folded
 
@@ -78,6 +78,7 @@ def format_fitted(
     headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], narrow: Narrow, room: int
 ) -> str:
     """Return rows under their headings as plain text that is not wider than `room`; the last line names what is not."""
+    rows = [[show_cell(cell) for cell in row] for row in rows]
     columns = list(zip(*rows, strict=True)) or [()] * len(headings)
     widths = fit_columns(headings, columns, narrow, room, framed=False)
     if not widths:
@@ -109,7 +110,7 @@ def fold_text(text: str, room: int, indent: str = "") -> list[str]:
 def print_folded(text: str, stream: TextIO | None = None, indent: str = "  ") -> None:
     """Print a text for people, on a terminal as `fold_text` has it."""
     stream = stream or sys.stdout
-    print("\n".join(fold_text(text, width_of(stream), indent)), file=stream, flush=True)
+    print("\n".join(fold_text(bound_text(text), width_of(stream), indent)), file=stream, flush=True)
 
 
 def cut_text(text: str, width: int) -> str:

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 import threading
 import weakref
 from collections import deque
@@ -121,8 +122,13 @@ class File:
 
     def __init__(self, path: Path) -> None:
         """Open `path`; DataError when it is not NetCDF or torn, OSError when it cannot be opened at all."""
-        with path.open("rb") as raw:  # the system's own error for a missing or unreadable file
-            status = os.fstat(raw.fileno())
+        # The system's own error for a missing or unreadable file; whoever opens a pipe waits for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = os.fstat(descriptor)
+        os.close(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            kind = errno.EISDIR if stat.S_ISDIR(status.st_mode) else 0
+            raise OSError(kind, os.strerror(kind), str(path)) if kind else DataError(f"{path}: is no regular file")
         self.path = path
         with _library(), _readable(path):
             self._handle = _take_handle(path, status)

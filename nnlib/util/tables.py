@@ -30,6 +30,8 @@ SETTINGS = {
 # Without the first nothing is known of how far a statement is.
 PROGRESS = {"enable_progress_bar": "true", "enable_progress_bar_print": "false"}
 
+OF_INPUT = (duckdb.InvalidInputException, duckdb.IOException, duckdb.OutOfMemoryException)
+
 
 class TableError(Exception):
     """DuckDB cannot read what it was given; the message is the first lines of its own."""
@@ -92,7 +94,9 @@ class Tables:
     def _execute(self, sql: str, values: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
         try:
             return self._connection.execute(sql, values or None)
-        except (duckdb.InvalidInputException, duckdb.IOException) as error:  # others are mistakes of ours
+        except duckdb.Error as error:
+            if not isinstance(error, OF_INPUT) and type(error) is not duckdb.Error:  # as of a damaged Parquet file
+                raise  # a mistake of ours
             raise TableError(_shorten(str(error))) from error
 
 

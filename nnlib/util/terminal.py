@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 10
 USUAL_WIDTH = 80
+MOST_OF_LINE, MOST_LINES = 1000, 200  # of what a command says of a file
+MOST_OF_CELL = 300  # characters of a table
 WHOLE_WIDTH = 1_000_000  # of tables that go into a file or a pipe: nothing is folded
 
 
@@ -77,6 +79,34 @@ def tell(text: str) -> None:
     """Say something to people, at once and on stderr, unless they want it quiet: stdout is for data."""
     if not is_quiet():
         print(text, file=sys.stderr, flush=True)
+
+
+def bound_text(text: str) -> str:
+    """Return what a command says of files that others wrote: spelled out where it would steer a terminal, and bounded.
+
+    A line keeps both of its ends, where something is and what is legal; of many lines the first ones stay.
+
+    >>> bound_text("a" + chr(27) + "[2J, legal: b")
+    'a\\\\x1b[2J, legal: b'
+    """
+    lines = text.split("\n")
+    shown = [spell_out(line) if len(line) <= MOST_OF_LINE else _cut(line) for line in lines[:MOST_LINES]]
+    return "\n".join([*shown, f"and {len(lines) - MOST_LINES:,} more"] if len(lines) > MOST_LINES else shown)
+
+
+def _cut(line: str) -> str:
+    half = MOST_OF_LINE // 2
+    return f"{spell_out(line[:half])} ... {spell_out(line[-half:])}"
+
+
+def spell_out(text: str) -> str:
+    """Return `text`, of one line or several, with what would steer a terminal spelled out."""
+    return "".join(one if one.isprintable() or one in "\t\n" else ascii(one)[1:-1] for one in text)
+
+
+def show_cell(text: str) -> str:
+    """Return what stands in a cell of a table, as names may be whatever a file says."""
+    return spell_out(text if len(text) <= MOST_OF_CELL else f"{text[:MOST_OF_CELL]}...")
 
 
 @contextmanager
@@ -243,6 +273,7 @@ def _bar(
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO | None = None) -> None:
     """Print rows under their headings, the first to the left and the others to the right; ruled on a terminal."""
     stream, right = stream or sys.stdout, [number > 0 for number in range(len(headings))]
+    rows = [[show_cell(cell) for cell in row] for row in rows]
     if stream.isatty():
         print_ruled(headings, rows, right, stream)
     else:

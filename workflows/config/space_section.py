@@ -29,6 +29,7 @@ from regiondag.util import schema
 from regiondag.util.schema import Layer, Section
 
 KINDS = "{real: [low, high]}, {int: [low, high]}, {choice: [a, b]} or one fixed value"
+MOST = 1000  # hyperparameters
 LISTED = 1_000_000  # points of a grid that are looked at one by one
 WIDEST = 1e300  # log scale: beyond, its ends' ratio is no number
 SAMPLES = 20  # points on which constraints are tried before anything is proposed
@@ -45,6 +46,9 @@ def read_space(space: Section, settings: Iterable[str] | None) -> Space:
             space.layers[-1].path,
             "empty: name at least one hyperparameter, such as learning_rate: {real: [1e-4, 1e-1], log: true}",
         )
+    if len(names) > MOST:
+        space.problems.add(space.layers[-1].path, f"{len(names):,} hyperparameters, legal: {MOST:,} at most")
+        return ()
     found = [parameter for name in names if (parameter := _read_parameter(space, name)) is not None]
     known = {parameter.name: parameter for parameter in found}
     trained = None if settings is None else frozenset(settings)
@@ -221,8 +225,9 @@ def _value_of(parent: Choice | Integer, value: Any) -> Value | None:
 def _without_circles(space: Section, parameters: Space) -> Space:
     """Return the parameters; those whose conditions go round in a circle are reported, and lose them."""
     parents = {parameter.name: {name for name, _ in parameter.when} for parameter in parameters}
-    for _ in parameters:  # each round settles those whose parents are settled
-        parents = {name: {p for p in ps if parents[p]} for name, ps in parents.items()}
+    before = None
+    while parents != before:  # each round settles those whose parents are settled
+        before, parents = parents, {name: {p for p in ps if parents[p]} for name, ps in parents.items()}
     for name, left in parents.items():
         if left:
             space.problems.add((*space.where(name), "when"), f"{name!r} depends on itself, by way of others")

@@ -17,6 +17,7 @@ from regiondag.study.space import Value
 from regiondag.util.schema import DURATION, TEXT, Key, Keys, nearest, object_of, size
 
 MAX_NAME = 200
+MOST_OPTIONS = 1000  # of a choice: each is tried in the network before anything runs
 LARGEST = 1e300  # of a real hyperparameter's bounds
 SCALARS: Schema = {"type": ["boolean", "number", "string"]}
 SOME_SCALARS: Schema = {"anyOf": [SCALARS, {"type": "array", "items": SCALARS}]}
@@ -54,6 +55,8 @@ def _region_name(value: Any) -> str:
     name = TEXT.of(value)
     if len(name) > MAX_NAME:
         raise ValueError(f"it has {len(name)} characters")
+    if not any(letter.isprintable() and not letter.isspace() for letter in name):
+        raise ValueError("nothing of it shows")
     return name
 
 
@@ -137,6 +140,8 @@ def _scalar(value: Any) -> Value:
 def _options(value: Any) -> tuple[Value, ...]:
     if not isinstance(value, list) or not value:
         raise ValueError
+    if len(value) > MOST_OPTIONS:
+        raise ValueError(f"it has {len(value):,}")
     options = tuple(map(_scalar, value))
     if len({(type(option), option) for option in options}) < len(options):
         raise ValueError("one stands twice")
@@ -227,8 +232,8 @@ CONSTRAINTS = Check(
 SCALAR = Check(_scalar, "a text, a number or true/false", SCALARS)
 OPTIONS = Check(
     _options,
-    "a list of different texts, numbers or true/false",
-    {"type": "array", "items": SCALARS, "minItems": 1},
+    f"a list of different texts, numbers or true/false, {MOST_OPTIONS:,} at most",
+    {"type": "array", "items": SCALARS, "minItems": 1, "maxItems": MOST_OPTIONS},
 )
 
 

@@ -55,7 +55,8 @@ def write_study(folder: Path, look: Look, machine: int, database: Database | Non
 
 def find_path(table: Path, folder: Path) -> str:
     """Return what study.yaml calls a table: relative to it where both lie in one folder, else absolute."""
-    table, folder = table.resolve(), folder.resolve()
+    # Not Path.resolve(), which raises RuntimeError where links go in a circle.
+    table, folder = (Path(os.path.realpath(one)) for one in (table, folder))
     return os.path.relpath(table, folder) if table.is_relative_to(folder.parent) else str(table)
 
 

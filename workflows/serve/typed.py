@@ -23,6 +23,7 @@ PLAIN = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"  # no control characters, as JSON
 _PLAIN = re.compile("[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]+")  # nor halves of a pair, which UTF-8 has not
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 SHOWN = 80  # characters of what was seen
+MOST_TOLD = 20  # mistakes that an answer names: a request with thousands gets no answer of megabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class RefusedError(Exception):
     """A message that cannot be read."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
+        found = tuple(problems)
+        more = Problem("in all", f"{len(found)} mistakes", "none; these are the first")
+        self.problems = found if len(found) <= MOST_TOLD else (*found[:MOST_TOLD], more)
         super().__init__("; ".join(f"{one.where}: seen {one.seen}, legal: {one.legal}" for one in self.problems))
 
 

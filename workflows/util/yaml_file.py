@@ -12,12 +12,14 @@ from typing import Any
 
 import yaml
 
+from nnlib.plain_file import read_most
 from nnlib.util.os_errors import describe
 from regiondag.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]
 
 CORE_TAGS = "tag:yaml.org,2002:"
+MOST_BYTES = 8 << 20  # of a file; one with 10,000 regions that say much has 1 MB
 MAX_VALUES = 1_000_000  # a few nested aliases can stand for billions of values
 
 
@@ -56,7 +58,7 @@ def load_yaml(path: Path, what: str = "study", hint: str = "`regiondag init reta
     `what` the file must hold and the `hint` how to come by one are only used in messages.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_most(path, MOST_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise ConfigError([f"{path}: no such file; {hint}"]) from None
     except IsADirectoryError:

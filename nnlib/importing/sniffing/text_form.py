@@ -97,8 +97,7 @@ def _word(data: bytes, at: int, encoding: str) -> str:
 
 def split_rows(text: str, separator: str, whole: bool) -> list[list[str]]:
     """Return the rows of a text, without the last one where it may be cut; csv.Error where quotes are wrong."""
-    lines = text.split("\n", 1)[0]
-    if len(lines) > LONGEST_LINE:
+    if len(text) > LONGEST_LINE and text.find("\n", 0, LONGEST_LINE + 1) < 0:
         raise DataError(f"line 1: longer than {LONGEST_LINE:,} characters, so it is no table of purchases")
     rows: list[list[str]] = []
     reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, strict=True)

@@ -33,6 +33,16 @@ class Behaviour:
     final: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Late(Behaviour):
+    """What comes after a trial was settled: by its first job, of this number, which has done `first`."""
+
+    first: Leave = lambda _: None
+    job: str = "11.0"
+    says: str = ""  # in manager.log, a regular expression
+    counts: bool = False  # in the place of what was settled, as of a trial that is run again
+
+
 def say(**more: object) -> Leave:
     """Change what result.json says; a value may be a text of JSON that Python would not write."""
 
@@ -255,4 +265,19 @@ BEHAVIOURS = (
     Behaviour("a floor that is a link", link("floor.nc", "../secret"), "symbolic link", final=True),
     Behaviour("a champion of NaN", say(compared=Raw('{"floor": {"ndcg@5": NaN}}')), FIGURE, final=True),
     Behaviour("a rival that steers", say(compared={STEERING: {"ndcg@5": 0.1}}), "the name", final=True),
+)  # fmt: skip
+
+TWO = "job 12.0 ended after job 11.0 was settled, which stays"
+LATE = (
+    Late("the same once more", several(), "", "ok", says=TWO),
+    Late("the same of one job", several(), "", "ok", job="12.0"),
+    Late("a better one, too late", say(value=0.99), "", "ok", says=TWO),
+    Late("one of another trial, too late", say(node="germany_t0000"), "", "ok", says=TWO),
+    Late("a link, too late", link("result.json", "../secret"), "", "ok", says=TWO),
+    Late("none, too late", write("result.json", b""), "", "ok", says=TWO),
+    Late("one after its job was removed", several(), "", "ok", -1002, counts=True),
+    Late("one after it had diverged", several(), "too steep", "diverged", 3,
+         first=say(status="diverged", reason="too steep"), says=TWO),
+    Late("a champion once more", several(), "", "ok", final=True, says=TWO),
+    Late("another champion, too late", write("model.nc", b"another"), "", "ok", final=True, says=TWO),
 )  # fmt: skip

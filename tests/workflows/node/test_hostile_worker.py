@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,10 @@ from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_trial
 from regiondag.node.pre_final import prepare_final
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import write_study
 from tests.workflows.generate.test_write_run import create
-from tests.workflows.node.hostile_worker import BEHAVIOURS, SECRET, Behaviour
+from tests.workflows.node.hostile_worker import BEHAVIOURS, LATE, SECRET, Behaviour
 from tests.workflows.played import play_job
 
 pytestmark = pytest.mark.slow
@@ -88,13 +88,52 @@ def test_what_a_worker_leaves_harms_nothing(runs, tmp_path, capsys, behaviour):
     assert not any(SECRET in path.read_text(errors="ignore") for path in run.path.rglob("*.json*") if path.is_file())
 
 
-def post(run: RunFolder, node: NodeName, behaviour: Behaviour) -> Ended:
-    """Run POST as DAGMan does, and watch what it takes."""
+@pytest.mark.parametrize("late", LATE, ids=lambda one: one.name)
+def test_a_result_that_comes_late_or_again_changes_nothing(runs, tmp_path, capsys, late):
+    run = RunFolder(tmp_path / runs[late.final].path.name)
+    shutil.copytree(runs[late.final].path, run.path, symlinks=True)
+    folder, node = run.region("germany"), NodeName("germany", None if late.final else 1)
+    honest = (folder.trial(node) / "result.json").read_bytes()
+    late.first(folder.trial(node))
+    assert post(run, node, late, late.job).code == 0
+    before = settled_in(folder)
+    (folder.trial(node) / "result.json").write_bytes(honest)
+    late.leave(folder.trial(node))
+    ended = post(run, node, replace(late, exit_code=0), "12.0")
+    assert ended.code == 0 and ended.seconds < SECONDS, ended
+    assert re.search(late.says, ended.said), ended.said
+    assert settled_in(folder)[: len(before)] == before
+    assert len(settled_in(folder)) == len(before) + late.counts
+    see(run, node, late)
+    look(run, node, capsys)
+
+
+@pytest.mark.parametrize("job", ["11.0", "12.0"], ids=["of one job", "of two"])
+def test_a_result_that_two_scripts_settle_at_once_counts_once(runs, tmp_path, job):
+    run = RunFolder(tmp_path / runs[False].path.name)
+    shutil.copytree(runs[False].path, run.path, symlinks=True)
+    node = NodeName("germany", 1)
+    both = [subprocess.Popen(post_words(run, node, 0, of)) for of in ("11.0", job)]
+    assert [one.wait(SECONDS) for one in both] == [0, 0]
+    events = [json.loads(line) for line in run.region("germany").journal.read_text().splitlines()]
+    assert [one["event"] for one in events if one.get("trial") == 1].count("settled") == 1
+
+
+def settled_in(folder: RegionFolder) -> list[str]:
+    return [line for line in folder.journal.read_text().splitlines() if json.loads(line)["event"] == "settled"]
+
+
+def post_words(run: RunFolder, node: NodeName, exit_code: int, job: str) -> list[str]:
     (archive,) = (path.name for path in run.path.glob("*.pyz") if not path.name.startswith("nnlib-"))
-    words = [sys.executable, archive, str(node), str(behaviour.exit_code), "0", "2", "0", "11.0"]
+    words = [sys.executable, archive, str(node), str(exit_code), "0", "2", "0", job]
+    return ["sh", "-c", f'ulimit -v {MEMORY}; exec "$0" "$@"', str(run.path / "post.sh"), *words]
+
+
+def post(run: RunFolder, node: NodeName, behaviour: Behaviour, job: str = "11.0") -> Ended:
+    """Run POST as DAGMan does, and watch what it takes."""
     log = run.path / "manager.log"
     told, began = log.stat().st_size if log.exists() else 0, time.monotonic()
-    limited = ["sh", "-c", f'ulimit -v {MEMORY}; exec "$0" "$@"', run.path / "post.sh", *words]
+    limited = post_words(run, node, behaviour.exit_code, job)
     try:
         code = subprocess.run(limited, check=False, timeout=SECONDS).returncode
     except subprocess.TimeoutExpired:
@@ -157,5 +196,5 @@ def snapshot(path: Path, without: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def test_there_are_many():
-    assert len(BEHAVIOURS) >= 40
+    assert len(BEHAVIOURS) >= 90
     assert len({one.name for one in BEHAVIOURS}) == len(BEHAVIOURS)
