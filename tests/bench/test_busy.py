@@ -21,8 +21,8 @@ def test_idle_slots_are_htcondors_while_a_job_waits_and_the_managers_while_none_
 
 
 def test_final_trainings_are_left_out_with_their_edges(tmp_path):
-    nodes = tmp_path / "regions" / "north" / "nodes.dag"
-    nodes.parent.mkdir(parents=True)
-    nodes.write_text("JOB north_t0000 a.sub\nJOB north_final b.sub\nPARENT north_t0000 CHILD north_final\n")
-    leave_out_finals(RunFolder(tmp_path))
-    assert nodes.read_text() == "JOB north_t0000 a.sub\n"
+    run = RunFolder(tmp_path)
+    (tmp_path / "regions" / "north").mkdir(parents=True)
+    run.study_dag.write_text("JOB north_t0000 a.sub\nJOB north_final b.sub\nPARENT north_t0000 CHILD north_final\n")
+    leave_out_finals(run)
+    assert run.study_dag.read_text() == "JOB north_t0000 a.sub\n"

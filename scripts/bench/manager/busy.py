@@ -91,11 +91,10 @@ class Busy(Bench[Sizes]):
 
 def leave_out_finals(run: RunFolder) -> None:
     """Take the final trainings out of a run's graph: the stand-in jobs are none."""
-    for nodes in run.path.glob("regions/*/nodes.dag"):
-        lines = nodes.read_text(encoding="utf-8").splitlines(keepends=True)
-        final = str(NodeName(nodes.parent.name, None))
-        kept = [line for line in lines if final not in line.split()]
-        nodes.write_text("".join(kept), encoding="utf-8")
+    finals = {str(NodeName(folder.name, None)) for folder in run.path.glob("regions/*")}
+    lines = run.study_dag.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if finals.isdisjoint(line.split())]
+    run.study_dag.write_text("".join(kept), encoding="utf-8")
 
 
 def spent(jobs: Collection[Times], slots: int, seconds: float) -> Spent:
