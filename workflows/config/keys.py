@@ -23,7 +23,19 @@ from regiondag.tuning.methods import AUTO, METHODS
 from regiondag.tuning.noise import KINDS as STOPS
 from regiondag.tuning.pruning import KINDS as PRUNING
 from regiondag.tuning.sharing import SHARING
-from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, object_of, section_of, size, word_or
+from regiondag.util.schema import (
+    DURATION,
+    OR_NEVER,
+    TEXT,
+    Key,
+    Keys,
+    choice,
+    object_of,
+    or_none,
+    section_of,
+    size,
+    word_or,
+)
 
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
@@ -49,6 +61,11 @@ LIMITS: Keys = {
         "largest; 0: no limit.",
     ),
     "deadline": Key(_limits.deadline, OR_NEVER, "Time from the run's first trial on for all trials; 0: no limit."),
+    "disk": Key(
+        _limits.disk,
+        or_none(size(SMALLEST)),
+        "What all files of the run may take on the access point: past it nothing more is proposed; 0: no limit.",
+    ),
 }
 
 TRAIN: Keys = {

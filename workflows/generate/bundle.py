@@ -27,6 +27,7 @@ MANAGER_CODE = (
     "nnlib.spec.json_section",
     "nnlib.spec.metric_names",
     "nnlib.util.files",
+    "nnlib.util.memory",
     "nnlib.util.os_errors",
     "regiondag.accounting",
     "regiondag.audit.lost_records",

@@ -6,7 +6,7 @@ from regiondag.audit.lost_records import ADVICE, list_unproposed, name_trials
 from regiondag.errors import GiveUpError
 from regiondag.node.journal_index import renew_index
 from regiondag.node.shared_trials import read_shared
-from regiondag.node.trial_budget import count_affordable, hold_budget
+from regiondag.node.trial_budget import count_affordable, hold_budget, why_no_room
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder
@@ -44,12 +44,16 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
         return
     numbers, before = batch_of(spec, history, number)
     new = [trial for trial in numbers if trial not in history.proposals]
-    refused = new[count_affordable(folder, spec, history, len(new)) :]
+    no_room = why_no_room(folder, spec)
+    if no_room and not history.proposals:
+        raise GiveUpError(f"region {spec.name!r}: {no_room}; raise it in study.yaml and make a new run")
+    refused = new if no_room else new[count_affordable(folder, spec, history, len(new)) :]
     if number in refused:
         if number not in history.declined:
-            reason = f"of {spec.most_trials} trials (limits.trials) none is left, or others gain more by them"
+            none_left = f"of {spec.most_trials} trials (limits.trials) none is left, or others gain more by them"
+            reason = no_room or none_left
             journal.append("declined", trial=number, reason=reason)
-            say(f"{NodeName(spec.slug, number)}: {reason}")
+            say(f"{NodeName(spec.slug, number)}: not proposed: {reason}")
         return
     numbers = range(numbers.start, numbers.stop - len(refused))
     request = make_request(spec, history, numbers, before, read_shared(folder, spec))

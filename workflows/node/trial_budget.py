@@ -2,7 +2,8 @@
 
 A search claims the gain that its model expects of its best next trial, times its customers; until its model says
 anything it claims more than any that has one. Who asks gets what is left, less one round of each search with a larger
-claim. Nobody waits for anybody: who is refused asks again at its next round.
+claim. Nobody waits for anybody: who is refused asks again at its next round. The same of `limits.disk`, of which
+nobody claims a part.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from nnlib.util.files import locked
+from nnlib.util.memory import show_bytes
+from regiondag.accounting.disk import read_taken
 from regiondag.errors import RegiondagError
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
@@ -42,6 +45,14 @@ def count_affordable(folder: RegionFolder, spec: RegionSpec, history: History, w
     if not spec.most_trials:
         return wanted
     return share_out(spec.most_trials, claim_of(spec, history), list(_other_claims(folder)), wanted)
+
+
+def why_no_room(folder: RegionFolder, spec: RegionSpec) -> str:
+    """Return why nothing more is proposed for want of `limits.disk`; nothing where there is room."""
+    taken = read_taken(folder.run) if spec.most_disk else 0
+    if not spec.most_disk or taken < spec.most_disk:
+        return ""
+    return f"the run takes {show_bytes(taken)} of the disk, and has {show_bytes(spec.most_disk)} (limits.disk)"
 
 
 def share_out(most: int, mine: Claim, others: Sequence[Claim], wanted: int) -> int:

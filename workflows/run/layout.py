@@ -249,6 +249,11 @@ class RunFolder:
         return self.path / "trials.lock"
 
     @property
+    def disk(self) -> Path:
+        """What the run took of the disk at the last look."""
+        return self.path / "disk.json"
+
+    @property
     def started(self) -> Path:
         """When the run's first trial was prepared."""
         return self.path / "started.json"
@@ -392,6 +397,7 @@ FILES = (
     RunFile("machines.json", "POST", "machines that failed jobs of this run and have not done better since"),
     RunFile("machines.lock", "POST", "empty; who holds it writes machines.json"),
     RunFile("trials.lock", "PRE", "empty; who holds it proposes, where `limits.trials` is set"),
+    RunFile("disk.json", "PRE", "bytes of the run at the last look, where `limits.disk` is set"),
     RunFile("started.json", "PRE", "when the run's first trial was prepared, where `limits.deadline` is set"),
     RunFile("notify.json", "generate", "whom to tell how the run ends, where study.yaml says it; no secrets"),
     RunFile("notified.json", "POST", "which messages arrived by which way, and which did not"),

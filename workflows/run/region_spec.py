@@ -43,6 +43,7 @@ class RegionSpec:
     job: JobRequest = field(default_factory=JobRequest)
     deadline: int = 0  # of the study, see `Limits`
     most_trials: int = 0  # of all searches together, see `Limits`
+    most_disk: int = 0  # bytes of the run, see `Limits`
     served_by: str = ""  # slug of the region whose search is for this one, too
     regions: tuple[str, ...] = ()  # slugs of the regions that are served by this one
     min_customers: int = MIN_CUSTOMERS
@@ -98,6 +99,7 @@ def spec_of(
         final=region.final,
         deadline=config.limits.deadline if config else 0,
         most_trials=config.limits.trials if config else 0,
+        most_disk=config.limits.disk if config else 0,
         served_by=region.served_by,
         regions=served,
         min_customers=config.min_customers if config else MIN_CUSTOMERS,
@@ -125,6 +127,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "final": spec.final and asdict(spec.final),
         "deadline": spec.deadline,
         "most_trials": spec.most_trials,
+        "most_disk": spec.most_disk,
         "served_by": spec.served_by,
         "regions": spec.regions,
         "min_customers": spec.min_customers,
@@ -157,6 +160,7 @@ def read_spec(path: Path) -> RegionSpec:
             final=JobRequest(**raw["final"]) if raw.get("final") else None,
             deadline=raw.get("deadline", 0),
             most_trials=raw.get("most_trials", 0),
+            most_disk=raw.get("most_disk", 0),
             served_by=raw.get("served_by", ""),
             regions=tuple(raw.get("regions", ())),
             min_customers=raw.get("min_customers", MIN_CUSTOMERS),

@@ -142,6 +142,7 @@ class Limits:
     jobs_per_region: int = 0
     trials: int = 0  # of all searches together
     deadline: int = 0  # in seconds
+    disk: int = 0  # bytes of the run
 
 
 @dataclass(frozen=True, slots=True)

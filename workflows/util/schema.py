@@ -208,12 +208,19 @@ def _amount(pattern: str, units: dict[str, int], low: int, legal: str) -> Check[
 
 
 DURATION = _amount(r"([0-9]{1,6})([smhd])", DURATION_UNITS, 1, "a duration such as 90s, 30m, 2h or 1d")  # in seconds
-OR_NEVER = Check(  # 0 for never
-    lambda value: 0 if value == 0 and value is not False else DURATION.of(value),
-    f"{DURATION.legal}, or 0",
-    {"anyOf": [{"const": 0}, DURATION.schema]},
-    lambda seconds: DURATION.write(seconds) if seconds else 0,
-)
+
+
+def or_none(amount: Check[int]) -> Check[int]:
+    """Return the check of an amount, or of 0, which stands for none."""
+    return Check(
+        lambda value: 0 if value == 0 and value is not False else amount.of(value),
+        f"{amount.legal}, or 0",
+        {"anyOf": [{"const": 0}, amount.schema]},
+        lambda value: amount.write(value) if value else 0,
+    )
+
+
+OR_NEVER = or_none(DURATION)
 
 
 def size(low: int = 1) -> Check[int]:

@@ -1,8 +1,10 @@
-"""limits.trials: what searches may still try of what they share."""
+"""limits.trials and limits.disk: what searches may still try of what they share."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from dataclasses import replace
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regiondag.config.load import load_config
-from regiondag.errors import ConfigError
+from regiondag.errors import ConfigError, GiveUpError
 from regiondag.node.post import settle_trial
 from regiondag.node.pre import prepare_trial
 from regiondag.node.pre_final import prepare_final
@@ -79,7 +81,7 @@ def test_who_comes_last_is_refused_and_told_why_and_its_search_ends_well(run, ca
     spec, history = read_spec(folder.spec), Journal(folder.journal).read()
     assert sorted(history.proposals) == [0, 1] and sorted(history.declined) == [2, 3]
     assert "of 6 trials (limits.trials) none is left" in why_not_needed(state_of(spec, history), history, 3)
-    assert "germany_t0002: of 6 trials (limits.trials)" in capsys.readouterr().out
+    assert "germany_t0002: not proposed: of 6 trials (limits.trials)" in capsys.readouterr().out
     before = folder.journal.read_bytes()
     assert not prepare_trial(folder, NodeName(GERMANY, 2)) and folder.journal.read_bytes() == before
     assert prepare_final(folder, NodeName(GERMANY, None))
@@ -106,3 +108,30 @@ def test_fewer_than_the_first_rounds_are_refused(tmp_path):
     text = STUDY.replace("limits: {", "limits: {trials: 3, ")
     with pytest.raises(ConfigError, match=r"limits\.trials: seen 3, legal: 0, or at least 4, the first rounds of all"):
         load_config(write_study(tmp_path, text))
+
+
+def test_past_the_disk_of_a_run_no_round_begins_and_its_searches_end_well(tmp_path, capsys):
+    text = STUDY.replace("limits: {", "limits: {disk: 20MB, ").replace("method: bayes", "method: random\n  budget: 9d")
+    run = create(write_study(tmp_path, text), tmp_path / "runs")
+    assert play(run, UK, 0)
+    before = json.loads(run.disk.read_text())["bytes"]
+    assert 0 < before < 20 << 20
+    (run.region(UK).path / "trials/0000/brought").write_bytes(bytes(20 << 20))
+    assert play(run, UK, 1) and play(run, UK, 2)  # its round was proposed, and what was seen is good for a minute
+    assert play(run, GERMANY, 0) and play(run, GERMANY, 1)
+    os.utime(run.disk, (1, 1))
+    assert not play(run, GERMANY, 2)
+    assert json.loads(run.disk.read_text())["bytes"] >= before + (20 << 20)
+    history = Journal(run.region(GERMANY).journal).read()
+    assert "(limits.disk)" in history.declined[2] and "has 20.0 MiB" in history.declined[2]
+    assert "germany_t0002: not proposed: the run takes 2" in capsys.readouterr().out
+    assert prepare_final(run.region(GERMANY), NodeName(GERMANY, None))
+    (run.region(UK).path / "trials/0000/brought").unlink()
+    os.utime(run.disk, (1, 1))
+    assert play(run, GERMANY, 3)  # who asks later finds room
+
+
+def test_a_run_that_has_no_room_for_any_trial_says_so(tmp_path):
+    run = create(write_study(tmp_path, STUDY.replace("limits: {", "limits: {disk: 1MB, ")), tmp_path / "runs")
+    with pytest.raises(GiveUpError, match=r"the run takes .* of the disk, and has 1\.0 MiB \(limits\.disk\); raise it"):
+        play(run, UK, 0)
