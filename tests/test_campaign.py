@@ -126,6 +126,12 @@ def test_one_study_alone_or_none_when_it_is_late(tmp_path):
     assert faults.Studies(faults.read_options(["--until", "0"]), tmp_path).next() is None
 
 
+@pytest.mark.parametrize("page", ["house.md", "tests.md"])
+def test_pages_know_how_many_kinds_there_are(page):
+    text = (REPOSITORY / "docs/contributing" / page).read_text()
+    assert f"faults of {len(schedule.KINDS)} kinds in real studies" in text
+
+
 def test_each_kind_can_be_injected():
     assert set(kinds.INJECT) == set(schedule.KINDS)
 
