@@ -18,17 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from nnlib.util.files import locked, replacing
+from nnlib.util.files import replacing
 from nnlib.util.memory import show_bytes
-from nnlib.util.os_errors import describe
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
 from regiondag.study.model import BUNDLE, JobRequest, Region
 from regiondag.trainers.python_files import EXECUTABLE, LIBRARIES, PythonFiles, is_binary, list_python
-from regiondag.trainers.requirements import BUNDLE as ENDING
-from regiondag.trainers.requirements import compile_modules, remove_unused
+from regiondag.trainers.requirements import build_once, compile_modules
 from regiondag.util.templates import make_environment
-from regiondag.util.user_dirs import cache_dir, make_dir
 
 Tell = Callable[[str], None]
 
@@ -84,22 +81,11 @@ def build_python(tell: Tell, *, gpus: bool = False) -> Bundle:
     The same files of this system give the same bytes. Nothing is left half made.
     """
     listed = list_python(gpus=gpus)
-    folder = cache_dir() / "environments"
-    make_dir(folder)
-    key = _key_of(listed)
-    bundle, work = folder / f"{key}{ENDING}", folder / f"{key}.build"
-    with locked(folder / f"{key}.lock"):
-        if not bundle.exists():
-            shutil.rmtree(work, ignore_errors=True)  # of one that was killed
-            try:
-                _build(listed, work, bundle, tell)
-            except OSError as error:
-                raise RegiondagError(f"job.python: bundle could not be built: {describe(error)}") from error
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-            remove_unused(folder)
-        os.utime(bundle)
-    return read_bundle(bundle)
+
+    def make(work: Path, bundle: Path) -> None:
+        _build(listed, work, bundle, tell)
+
+    return read_bundle(build_once(f"{_key_of(listed)}.bundle", "job.python: bundle", make))
 
 
 def read_bundle(file: Path) -> Bundle:

@@ -32,7 +32,6 @@ BUILD = 1  # of what is kept: another way to build makes other archives
 PACKAGES = "packages.txt"  # in the archive: what was installed
 IN_PLACE = ("bin", "share", "etc")  # what pip puts beside packages, and a virtual environment above them
 NOT_READ = frozenset({"__pycache__", "build", "dist", "runs", "node_modules"})  # what building a package leaves in it
-BUNDLE = ".bundle"  # how a Python of job.python: bundle ends, which is kept beside them
 UNUSED = 90 * 86400  # seconds after which what was built is removed
 UV_NOTE = "uv_cache.json"  # beside a package's metadata
 LAST_LINES = 3  # of pip's, where it fails
@@ -63,28 +62,41 @@ def build(environment: Environment, tell: Tell) -> Path:
 
     Raises RegiondagError with pip's last lines where it fails. Nothing is left half made.
     """
+    key = key_of(environment)
+
+    def make(work: Path, archive: Path) -> None:
+        _build(environment, work, archive, key, tell)
+
+    return build_once(f"{key}.zip", str(environment.file), make)
+
+
+def build_once(name: str, what: str, make: Callable[[Path, Path], None]) -> Path:
+    """Return a file of the cache that `make(work, file)` makes, in a folder to work in, unless it was made before.
+
+    Whoever asks for the same meanwhile waits. Nothing is left half made; RegiondagError where it cannot be written.
+    """
     folder = cache_dir() / "environments"
     make_dir(folder)
-    key = key_of(environment)
-    archive, work = folder / f"{key}.zip", folder / f"{key}.build"
-    with locked(folder / f"{key}.lock"):
-        if not archive.exists():
+    file = folder / name
+    work = file.with_suffix(".build")
+    with locked(file.with_suffix(".lock")):
+        if not file.exists():
             shutil.rmtree(work, ignore_errors=True)  # of one that was killed
             try:
-                _build(environment, work, archive, key, tell)
+                work.mkdir()
+                make(work, file)
             except OSError as error:
-                raise RegiondagError(f"{environment.file} could not be built: {describe(error)}") from error
+                raise RegiondagError(f"{what} could not be built: {describe(error)}") from error
             finally:
                 shutil.rmtree(work, ignore_errors=True)
             remove_unused(folder)
-        os.utime(archive)
-    return archive
+        os.utime(file)
+    return file
 
 
 def _build(environment: Environment, work: Path, archive: Path, key: str, tell: Tell) -> None:
     started = time.monotonic()
     tell(f"environment: {environment.file.name} is built for Python {version_for(environment)}")
-    work.mkdir()
     _install(environment, work, tell)
     _forget_times(work)
     if version_for(environment) == version_for(Environment(environment.file)):
@@ -245,6 +257,6 @@ def remove_unused(folder: Path) -> None:
     """Remove what no run has asked for in a long time."""
     for path in folder.glob("*"):
         with suppress(OSError):
-            if path.suffix in (".zip", BUNDLE) and time.time() - path.stat().st_mtime > UNUSED:
+            if path.suffix not in (".lock", ".build") and time.time() - path.stat().st_mtime > UNUSED:
                 path.unlink()
                 path.with_suffix(".lock").unlink(missing_ok=True)
