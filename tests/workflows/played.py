@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnlib.contract import Result, Role, Status, result_to_json, scored_metrics, sha256_of, trial_from_json
+from nnlib.data.sources import open_files
+from nnlib.model.examples import resolve
+from nnlib.model.file import model_of, write_model
+from nnlib.model.network import create
+from nnlib.spec.network import network_of, read_json
 from nnlib.worker import job
 from nnlib.worker.recipe_job import run_recipe
+from nnlib.worker.rivals import write_recipe
 from regiondag.run.layout import NodeName, RegionFolder
 
 CUSTOMERS, FLOOR = 12, 0.01  # who is asked, and what each gets by recent popularity
@@ -53,6 +61,26 @@ def play_job(
     }
     result |= (final if trial.role is Role.FINAL else {}) | more
     (place / "result.json").write_text(result_to_json(Result(**result)))
+
+
+def is_played(place: Path) -> bool:
+    """Return whether a node's folder holds a text in the place of a model."""
+    return (place / "model.nc").read_bytes().startswith(b"model.nc ")
+
+
+def bring_models(folder: RegionFolder, node: NodeName) -> None:
+    """Write models of a final training that was played, of its network as it is drawn, for which its result vouches."""
+    place = folder.trial(node)
+    trial = trial_from_json((place / "trial.json").read_text())
+    [train] = trial.train_files
+    spec = network_of(read_json(folder.path / trial.network), trial.network, trial.hyperparameters)
+    data = open_files([folder.path / train])
+    network = create(resolve(spec, data.sets, trial.network), np.random.default_rng(1))
+    write_model(place / "model.nc", model_of(network, data.sets, data.region))
+    write_recipe(trial.compare["floor"], folder.path / train, place / "floor.nc")
+    result = json.loads((place / "result.json").read_text())
+    result |= {name: sha256_of(place / f"{name}.nc") for name in ("model", "floor")}
+    (place / "result.json").write_text(json.dumps(result))
 
 
 def run_job(folder: RegionFolder, node: NodeName) -> None:

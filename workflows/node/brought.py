@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from nnlib.contract import (
     SCORES_FILE,
     TRIAL_FILE,
     ContractError,
+    Exit,
     Outputs,
     Result,
     Trial,
@@ -30,12 +33,19 @@ from nnlib.contract import (
 from nnlib.epoch_log import LONGEST_LOG
 from nnlib.plain_file import read_plain
 from regiondag.run.layout import ATTEMPT_SUBMIT, JOB_LOG, START_FOLDER, NodeName
+from regiondag.run.manager_log import say
 from regiondag.util.text import bound, list_some
 
 MOST_FILES = 1000  # in a node's folder; a job brings ten
 LONGEST_TRIAL = 16 << 20  # bytes
 LONGEST_HEADER = 4096  # bytes of scores.npy before its numbers
 MOST_MODELS = 64  # of which scores.npy has the metrics
+READER = "nnlib.inspection.brought_models"
+PATIENCE = 120  # seconds that it may take, and one more for each SPEED bytes
+SPEED = 10_000_000
+# By these a library ends its process; by others somebody else does, who says nothing of a model.
+CRASHES = {-one for one in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)}
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 OURS = frozenset({TRIAL_FILE, ATTEMPT_SUBMIT, JOB_LOG, START_FOLDER})  # in a node's folder, of no job
 KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -192,3 +202,39 @@ def read_shape(path: Path) -> tuple[int, int, int]:
     if begin + 4 * models * metrics * customers != size:
         raise ValueError(f"{models} x {metrics} x {customers} numbers do not take its {size:,} bytes")
     return models, metrics, customers
+
+
+def find_misfit(place: Path, inputs: Path, archive: Path) -> str:
+    """Return in what the models in a node's folder are not those of its trial; nothing where they are.
+
+    The run's `archive` of nnlib reads them in a process that may crash; `inputs` has the trial's network and data.
+    Where that cannot be said, as without netCDF4 on this machine, manager.log says why, and they are taken as they are.
+    """
+    import subprocess  # scripts of trials start without
+
+    words = [sys.executable, "-P", "-m", READER, str(place), str(inputs)]
+    path = os.pathsep.join(filter(None, (str(archive), os.environ.get("PYTHONPATH"))))
+    seconds = PATIENCE + sum(file.stat().st_size for file in place.glob("*.nc")) // SPEED
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=seconds,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+        )
+    except subprocess.TimeoutExpired:
+        return f"models that were not read within {seconds} s"
+    except OSError as error:  # no room for another process
+        done = subprocess.CompletedProcess(words, Exit.MACHINE, str(error).encode(), b"")
+    if done.returncode in CRASHES:
+        return f"models that crash what reads them, by signal {-done.returncode}"
+    if done.returncode == 0:
+        return ""
+    said, why = (text.decode(errors="replace").strip() for text in (done.stdout, done.stderr))
+    if done.returncode == Exit.BAD_INPUT and said:
+        return bound(said, 400)
+    why = bound(said or why.rpartition("\n")[2] or f"exit code {done.returncode}", 400)
+    say(f"{place.parent.parent.name}: the models of the last training are not looked into: {why}")
+    return ""

@@ -17,6 +17,7 @@ from typing import Any
 from nnlib.contract import (
     ENDED_WELL,
     FLOOR_FILE,
+    MODEL_OUTPUTS,
     SCORES_FILE,
     TRIAL_FILE,
     Exit,
@@ -28,7 +29,7 @@ from nnlib.contract import (
 from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
-from regiondag.node.brought import digest_of_result, find_contradiction, read_brought, refuse_odd
+from regiondag.node.brought import digest_of_result, find_contradiction, find_misfit, read_brought, refuse_odd
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder
@@ -96,6 +97,8 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
             known = read_end(folder, node, end, spec)
             if odd and known.status != Status.REMOVED:
                 known = replace(known, status=Status.MACHINE, reason=odd)
+            if node.number is None and known.ok:
+                known = _look_into_models(folder, node, known, spec)
             _note_machine(folder, end, known)
             if node.number in history.cancelled and known.value is None:
                 known = replace(known, status=Status.REMOVED, reason=CANCELLED)
@@ -118,6 +121,18 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     if node.number is not None and not known.ok:
         check_not_hopeless(spec, state_of(spec, journal.read()))
     return known
+
+
+def _look_into_models(folder: RegionFolder, node: NodeName, known: TrialOutcome, spec: RegionSpec) -> TrialOutcome:
+    """Return a final training's outcome: its machine's fault where a model that it brought is not what the trial says.
+
+    Of a program nobody but its author can say that.
+    """
+    if spec.outputs != MODEL_OUTPUTS:
+        return known
+    archive = next(folder.run.path.glob("nnlib-*.pyz"), folder.run.path)  # else the nnlib that is installed here
+    misfit = find_misfit(folder.trial(node), folder.run.region(spec.served_by or spec.slug).path, archive)
+    return replace(known, status=Status.MACHINE, reason=f"it brought back {misfit}") if misfit else known
 
 
 def _most_bytes(node: NodeName, spec: RegionSpec) -> int:

@@ -9,12 +9,17 @@ import json
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from nnlib.contract import sha256_of
+from nnlib.contract import Recipe, sha256_of
+from nnlib.model.file import read_model, write_model
+from nnlib.model.network import create
+from nnlib.util import netcdf
+from nnlib.worker.rivals import write_recipe
 
 Leave = Callable[[Path], None]  # of the node's folder
 SECRET = "what only the access point knows"  # noqa: S105 (no password)
@@ -127,6 +132,65 @@ def archive(place: Path) -> None:
     with (place / "scores.npy").open("wb") as file:
         np.savez(file, scores=np.zeros((2, 3, 12), np.float32))
     say(scores=sha256_of(place / "scores.npy"))(place)
+
+
+def models(change: Callable[[Path], None], name: str = "model") -> Leave:
+    """Leave a model that was changed, and a result that vouches for it."""
+
+    def leave(place: Path) -> None:
+        change(place / f"{name}.nc")
+        say(**{name: sha256_of(place / f"{name}.nc")})(place)
+
+    return leave
+
+
+def variables(**values: Callable[[Any], Any]) -> Callable[[Path], None]:
+    """Change variables of a NetCDF file."""
+
+    def change(path: Path) -> None:
+        content = netcdf.read(path)
+        found = dict(content.variables)
+        for name, other in values.items():
+            found[name] = replace(found[name], values=other(found[name].values))
+        netcdf.write(path, netcdf.Content(content.attributes, found))
+
+    return change
+
+
+def attributes(**values: Any) -> Callable[[Path], None]:
+    """Change attributes of a NetCDF file."""
+
+    def change(path: Path) -> None:
+        content = netcdf.read(path)
+        netcdf.write(path, netcdf.Content({**content.attributes, **values}, content.variables))
+
+    return change
+
+
+def of(name: str) -> Callable[[Path], None]:
+    """Leave a copy of another file of the node's folder, or of the region's, in its place."""
+    return lambda path: put(path).write_bytes((path.parent / name).read_bytes())
+
+
+def of_nan(path: Path) -> None:
+    """Leave numbers that are none in all arrays of a recipe's model."""
+    names = [name for name, one in netcdf.read(path).variables.items() if name.startswith("array_")]
+    variables(**{name: lambda values: np.full(values.shape, np.nan) for name in names})(path)
+
+
+def another_network(path: Path) -> None:
+    """Leave a whole model of a network with one hidden unit more."""
+    model = read_model(path)
+    spec = model.network.spec
+    hidden = [replace(one, units=one.units + 1) if one.name == "Hidden" else one for one in spec.layers]
+    hidden = [replace(one, dimensions=(one.units,)) for one in hidden]
+    network = create(replace(spec, layers=tuple(hidden)), np.random.default_rng(1))
+    write_model(path, replace(model, network=network))
+
+
+def another_recipe(path: Path) -> None:
+    """Leave a whole model of another family."""
+    write_recipe(Recipe("ease"), path.parents[2] / "data.train.nc", path)
 
 
 def hard_link(place: Path) -> None:
@@ -262,6 +326,31 @@ BEHAVIOURS = (
     Behaviour("a model without end", sparse("model.nc", 1 << 40), "job.max_output", final=True),
     Behaviour("a model that is a link", link("model.nc", "../secret"), "symbolic link", final=True),
     Behaviour("a model that is a pipe", pipe("model.nc"), "as a pipe", final=True),
+    Behaviour("a model of no bytes", models(lambda path: path.write_bytes(b"")), "model.nc: .*it is empty", final=True),
+    Behaviour("a model that is a text", models(lambda path: path.write_text(STEERING)), "model.nc: not", final=True),
+    Behaviour("a model that is an archive", models(lambda path: path.write_bytes(b"PK\x03\x04" * 99)), "not a readable",
+              final=True),
+    Behaviour("half of a model", models(lambda path: os.truncate(path, path.stat().st_size // 2)), "not a readable",
+              final=True),
+    Behaviour("a model with bytes of chance", models(lambda path: path.write_bytes(path.read_bytes()[:64] +
+              np.random.default_rng(1).bytes(9000))), "not a readable", final=True),
+    Behaviour("a model of NaN", models(variables(weight0_weights=lambda w: w * np.nan)), "weight0_weights.*is nan",
+              final=True),
+    Behaviour("a model with weights too many", models(variables(weight0_weights=lambda w: np.append(w, w))),
+              r"weight0_weights: \d+ numbers, legal", final=True),
+    Behaviour("a model with biases too few", models(variables(weight1_bias=lambda b: b[1:])), "weight1_bias: 11",
+              final=True),
+    Behaviour("a network of its own", models(another_network), "layer1_Nx is .*as the trial's network", final=True),
+    Behaviour("a network by another name", models(attributes(name="<b>mine</b>")), "name is .*legal: .tiny",
+              final=True),
+    Behaviour("a model that steers", models(attributes(name=STEERING)), "name: .*without control", final=True),
+    Behaviour("layers without end", models(attributes(layers=np.uint32(2**32 - 1))), "layers", final=True),
+    Behaviour("data for a model", models(of("../../data.train.nc")), "model.nc", final=True),
+    Behaviour("a floor for a model", models(of("floor.nc")), "model.nc", final=True),
+    Behaviour("a model for a floor", models(of("model.nc"), "floor"), "floor.nc: no attribute recipe", final=True),
+    Behaviour("another recipe for a floor", models(another_recipe, "floor"), "floor.nc: it is of another recipe",
+              final=True),
+    Behaviour("a floor of NaN", models(of_nan, "floor"), "not finite", final=True),
     Behaviour("a floor that is a link", link("floor.nc", "../secret"), "symbolic link", final=True),
     Behaviour("a champion of NaN", say(compared=Raw('{"floor": {"ndcg@5": NaN}}')), FIGURE, final=True),
     Behaviour("a rival that steers", say(compared={STEERING: {"ndcg@5": 0.1}}), "the name", final=True),

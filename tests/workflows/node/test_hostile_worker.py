@@ -23,7 +23,7 @@ from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import write_study
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.node.hostile_worker import BEHAVIOURS, LATE, SECRET, Behaviour
-from tests.workflows.played import play_job
+from tests.workflows.played import bring_models, play_job
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +60,8 @@ def runs(tmp_path_factory):
         node = NodeName("germany", None if final else 1)
         (prepare_final if final else prepare_trial)(folder, node)
         play_job(folder, node, 0.4, curve=(0.2, 0.4), epochs=2)
+        if final:
+            bring_models(folder, node)
         made[final] = run
     return made
 
