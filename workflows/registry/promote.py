@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import FLOOR_FILE, sha256_of
-from nnlib.util.files import appearing, link_or_copy, locked, sync, write_atomically
+from nnlib.util.files import appearing, copy_atomically, link_or_copy, locked, sync, write_atomically
 from regiondag.errors import RegiondagError
 from regiondag.registry.journal import (
     MOVES,
@@ -214,7 +214,9 @@ def _write_version(registry: Registry, folder: RegionFolder, spec: RegionSpec, f
         model = part / folder.champion_model.name
         link_or_copy(folder.champion_model, model)
         if floor:
-            link_or_copy(floor, part / FLOOR_FILE)
+            # What a job brought has no second name, or POST, called again, would refuse it.
+            brought = floor.parent == folder.trial(NodeName(spec.slug, None))
+            (copy_atomically if brought else link_or_copy)(floor, part / FLOOR_FILE)
         known = {
             **facts,
             "slug": spec.slug,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnlib.contract import ContractError, Result, Status, result_from_json, result_to_json
@@ -172,6 +172,7 @@ def tear(path: Path, kept: int, share: float) -> None:
 
 @settings(max_examples=8)
 @given(steps=st.lists(TORN_STEPS, min_size=5, max_size=16))
+@example(steps=[(0, "ok", 0.1, None)] * 9 + [(0, "ok", 0.1, 0.0)])  # the end, after the promotion
 def test_a_call_that_crashed_and_is_repeated_changes_nothing(spec, steps):
     """The last of each step says how much of the journal's new lines a crash leaves before the call is repeated."""
     with tempfile.TemporaryDirectory() as root:
