@@ -41,9 +41,8 @@ def test_an_input_is_taken_or_refused(honest, tmp_path, one):
     assert not BUG.search(ended.said) and not STEERS.search(ended.said), ended.said
     assert len(ended.said) < LONGEST and SECRET not in ended.said
     assert re.search(one.says, ended.said), ended.said
-    new = {
-        name for name in names_in(tmp_path) - before if Path(name).parts[:2] not in {("here", w) for w in one.writes}
-    }
+    legal = {("here", name) for name in one.writes} | {("home", ".cupy")}  # CuPy's cache, where it is installed
+    new = {name for name in names_in(tmp_path) - before if Path(name).parts[:2] not in legal}
     assert not new
     if ended.code:
         assert not any(path.is_file() for name in one.writes for path in (place / name).rglob("*"))
