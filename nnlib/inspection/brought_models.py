@@ -9,7 +9,6 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +24,7 @@ from nnlib.model.examples import resolve
 from nnlib.model.file import read_model
 from nnlib.model.file_attributes import network_attributes
 from nnlib.spec.json_section import SpecError, show
-from nnlib.spec.network import network_of, read_json
+from nnlib.spec.network import network_of_trial
 from nnlib.spec.types import NetworkSpec
 from nnlib.util.memory import available_bytes, show_bytes
 
@@ -59,9 +58,7 @@ def _compare(
 
 
 def _network_spec(trial: Trial, inputs: Path, sets: Iterable[DataSet]) -> NetworkSpec:
-    train, raw = trial.train, read_json(inputs / trial.network)
-    spec = network_of(raw, trial.network, trial.hyperparameters, asdict(train), train.as_dsstne)
-    return resolve(spec, {one.name: one for one in sets}, trial.network)
+    return resolve(network_of_trial(trial, inputs), {one.name: one for one in sets}, trial.network)
 
 
 def _of_network(path: Path, wanted: NetworkSpec, sets: Iterable[DataSet]) -> Iterator[str]:

@@ -16,9 +16,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from nnlib.contract import TrainSettings, Trial
 from nnlib.plain_file import read_most
 from nnlib.spec.augmentation import parse_augmentation
 from nnlib.spec.fine_tuning import check_fine_tuning, parse_fine_tuning
@@ -26,7 +28,7 @@ from nnlib.spec.json_section import Problems, Section, SpecError, nearest, show
 from nnlib.spec.layers import Defaults, parse_layers, parse_sparseness
 from nnlib.spec.sizes import resolve_sizes
 from nnlib.spec.topology import check_topology
-from nnlib.spec.types import Boost, ErrorFunction, LocalResponse, Marginal, NetworkSpec
+from nnlib.spec.types import Boost, ErrorFunction, FineTuning, LocalResponse, Marginal, NetworkSpec
 
 __all__ = [
     "SpecError",
@@ -155,6 +157,21 @@ def network_of(
         if instead:
             raise SpecError([f"{file}: hyperparameter {name!r} is used nowhere, legal: {instead}"])
     return parse_network(substitute(raw, {**(others or {}), **hyperparameters}, file), file, compat)
+
+
+def network_of_trial(trial: Trial, folder: Path) -> NetworkSpec:
+    """Return the network that a trial trains, whose file lies in `folder`, with its hyperparameters; SpecError.
+
+    Those of TrainSettings are in `trial.train` already.
+    """
+
+    def legal(name: str) -> str:
+        fields = TrainSettings.__dataclass_fields__
+        return "" if name in fields else f'"${name}" in place of a value, or a training setting: {", ".join(fields)}'
+
+    raw, train = read_json(folder / trial.network), trial.train
+    spec = network_of(raw, trial.network, trial.hyperparameters, asdict(train), train.as_dsstne, legal)
+    return spec if trial.init is not None else replace(spec, tuning=FineTuning())  # one file serves all regions
 
 
 def read_network(path: Path, hyperparameters: Mapping[str, Value], compat: bool = False) -> NetworkSpec:

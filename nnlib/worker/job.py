@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from nnlib.contract import (
     Result,
     Role,
     Status,
-    TrainSettings,
     Trial,
     result_from_json,
     result_to_json,
@@ -43,8 +42,8 @@ from nnlib.model.network import Network, create
 from nnlib.model.warm_start import WarmStart, apply_initial_weights, read_init
 from nnlib.parallel.opening import choose_ranks, open_ranks
 from nnlib.shards.plan import plan_of
-from nnlib.spec.network import network_of, read_json
-from nnlib.spec.types import FineTuning, NetworkSpec
+from nnlib.spec.network import network_of_trial
+from nnlib.spec.types import NetworkSpec
 from nnlib.training import loop
 from nnlib.training.checkpoint import Checkpoints
 from nnlib.training.settings import check_settings
@@ -80,7 +79,7 @@ def run(
     """
     goal = objective_of(trial.metric)
     check_settings(trial.train)
-    spec = _network_spec(trial, folder)
+    spec = network_of_trial(trial, folder)
     learned, held_out = _part(folder, trial.train_files), _part(folder, (held_out_file(trial),))
     spec = resolve(spec, learned.sets, trial.network)
     check_some(learned, spec)
@@ -266,18 +265,6 @@ def _identity(trial: Trial, spec: NetworkSpec, backend: Backend) -> str:
     trial = replace(trial, rungs=())  # made anew when the node is tried again
     text = f"{trial_to_json(trial)}\n{spec!r}\n{backend.name}"
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
-    """Read the network and fill in the hyperparameters; those of TrainSettings are in `trial.train` already."""
-
-    def legal(name: str) -> str:
-        fields = TrainSettings.__dataclass_fields__
-        return "" if name in fields else f'"${name}" in place of a value, or a training setting: {", ".join(fields)}'
-
-    raw, train = read_json(folder / trial.network), trial.train
-    spec = network_of(raw, trial.network, trial.hyperparameters, asdict(train), train.as_dsstne, legal)
-    return spec if trial.init is not None else replace(spec, tuning=FineTuning())  # one file serves all regions
 
 
 def _part(folder: Path, files: tuple[str, ...]) -> DataPart:

@@ -47,6 +47,12 @@ def test_a_convolutional_network_fits(images):
     assert list(find_misfits(TRIAL, images, images)) == []
 
 
+def test_a_trial_may_name_settings_of_the_training_and_layers_that_it_does_not_start_from(images):
+    (images / "network.json").write_text(json.dumps({**RAW, "FineTuning": {"Replace": ["Out"]}}))
+    trial = replace(TRIAL, hyperparameters={"learning_rate": 0.1, "batch": 4})
+    assert list(find_misfits(trial, images, images)) == []
+
+
 @pytest.mark.parametrize("change", [('"N": 3', '"N": 6'), ('"Tanh"', '"Relu"'), ('"Groups": 2', '"Groups": 1')])
 def test_another_network_does_not(images, change):
     text = json.dumps(RAW)
