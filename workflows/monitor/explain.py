@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from regiondag.monitor.explain_queue import (
     explain_other,
     look,
 )
-from regiondag.monitor.explain_trial import explain_done, explain_failed, explain_running, parents_of, usual_seconds
+from regiondag.monitor.explain_trial import explain_done, explain_failed, explain_running, read_edges, usual_seconds
 from regiondag.pool.pool import Pool
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
@@ -82,6 +82,7 @@ class RunView:
         self.queue = queue
         self.now = now
         self.read: dict[str, RegionView] = {}
+        self.edges: dict[str, dict[NodeName, list[NodeName]]] = {}
 
     def view(self, slug: str) -> RegionView:
         """Return what is known of a region."""
@@ -91,6 +92,17 @@ class RunView:
             state = state_of(spec, history, expired=has_expired(self.run, spec.deadline, self.now))
             self.read[slug] = RegionView(self.run, spec, history, state)
         return self.read[slug]
+
+    @cached_property
+    def starts(self) -> dict[NodeName, list[NodeName]]:
+        """Nodes that wait for another region's, and for which."""
+        return _gather(edge for edge in read_edges(self.run.study_dag) if edge[0][0].slug != edge[1][0].slug)
+
+    def parents(self, slug: str) -> dict[NodeName, list[NodeName]]:
+        """Return which nodes of a region wait for which others of it."""
+        if slug not in self.edges:
+            self.edges[slug] = _gather(read_edges(self.run.region(slug).dag))
+        return self.edges[slug]
 
     def is_finished(self, dag: Path) -> bool:
         """Return whether all regions of a graph have their champions."""
@@ -196,7 +208,7 @@ class RunView:
         spare = self.why_spared(node)
         if spare:
             return Explanation(name, "not needed", f"{spare}; this node does nothing")
-        parents = parents_of(self.run, node)
+        parents = [*self.parents(node.slug).get(node, ()), *self.starts.get(node, ())]
         for other in {parent.slug for parent in parents} - {node.slug}:
             state = self.view(other).state
             if state.outcome == RegionOutcome.FAILED:
@@ -255,3 +267,12 @@ def _number(text: str, before: str) -> int:
         if rest != line and rest.strip().isdigit():
             return int(rest)
     return 0
+
+
+def _gather(edges: Iterable[tuple[list[NodeName], list[NodeName]]]) -> dict[NodeName, list[NodeName]]:
+    """Return the parents of each node."""
+    found: dict[NodeName, list[NodeName]] = {}
+    for parents, children in edges:
+        for child in children:
+            found.setdefault(child, []).extend(parents)
+    return found

@@ -122,12 +122,10 @@ def usual_seconds(history: History) -> float | None:
     return statistics.median(seconds) if seconds else None
 
 
-def parents_of(run: RunFolder, node: NodeName) -> list[NodeName]:
-    """Return the nodes that DAGMan waits for before this one, as the study's graph says."""
-    found = []
-    with run.study_dag.open(encoding="utf-8") as lines:
+def read_edges(dag: Path) -> Iterator[tuple[list[NodeName], list[NodeName]]]:
+    """Yield which nodes DAGMan waits for before which others, as a graph says."""
+    with dag.open(encoding="utf-8") as lines:
         for line in lines:
-            words = line.split() if line.startswith("PARENT ") else []
-            if "CHILD" in words and str(node) in words[words.index("CHILD") + 1 :]:
-                found += [parse_node(word) for word in words[1 : words.index("CHILD")]]
-    return found
+            if line.startswith("PARENT "):
+                parents, _, children = line.removeprefix("PARENT ").partition(" CHILD ")
+                yield list(map(parse_node, parents.split())), list(map(parse_node, children.split()))
