@@ -7,7 +7,10 @@ import sys
 from collections.abc import Callable
 from math import inf, isfinite
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from nnlib.spec.checks import Check
 
 N = TypeVar("N", int, float)
 
@@ -31,6 +34,14 @@ def add_run(parser: argparse.ArgumentParser, without: str = "") -> None:
         nargs="?" if without else None,
         help=f"{text}; without it {without}" if without else text,
     )
+
+
+def read_checked(text: str, check: Check[int]) -> int:
+    """Return an option's text as a size or a duration, as argparse wants it read."""
+    try:
+        return check.of(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: {check.legal}") from None
 
 
 def number(kind: type[N], low: float = -inf, high: float = inf) -> Callable[[str], N]:

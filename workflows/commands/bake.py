@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from nnlib.util.terminal import tell
-from regiondag.commands._verbs import add_verb, number, run_verb
+from regiondag.commands._verbs import add_verb, number, read_checked, run_verb
 from regiondag.errors import UsageError
 from regiondag.pool.suites import SUITES
 
@@ -120,10 +120,7 @@ def _add_types(parser: argparse.ArgumentParser, purpose: str) -> None:
 def _duration(text: str) -> int:
     from regiondag.util.schema import DURATION
 
-    try:
-        return DURATION.of(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: {DURATION.legal}") from None
+    return read_checked(text, DURATION)
 
 
 def _default_image() -> Path:

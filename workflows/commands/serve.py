@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from nnlib.util.terminal import tell
-from regiondag.commands._verbs import number, warn
+from regiondag.commands._verbs import number, read_checked, warn
 
 HELP = "answer requests for recommendations over HTTP"
 DESCRIPTION = """Serves the champions that are in office of all regions, as JSON described by
@@ -88,8 +88,4 @@ def _announce(address: str) -> None:
 def _size(text: str) -> int:
     from regiondag.util.schema import size
 
-    check = size(1 << 20)
-    try:
-        return check.of(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: {check.legal}") from None
+    return read_checked(text, size(1 << 20))
