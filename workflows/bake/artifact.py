@@ -21,6 +21,8 @@ from pathlib import Path
 from nnlib.util.files import write_atomically
 from regiondag.errors import UsageError
 
+TESTED = "tested.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -68,7 +70,7 @@ class DiskImage:
     def tested(self) -> Tested | None:
         """Return the record of its last passed test, or None; it may be of an earlier disk: compare the sha256."""
         try:
-            values = json.loads((self.folder / "tested.json").read_text(encoding="utf-8"))
+            values = json.loads((self.folder / TESTED).read_text(encoding="utf-8"))
             return Tested(**{**values, "boots": tuple(values["boots"])})
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None
@@ -100,7 +102,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def write_tested(image: DiskImage, tested: Tested) -> None:
     """Write tested.json."""
-    _write(image.folder / "tested.json", asdict(tested))
+    _write(image.folder / TESTED, asdict(tested))
 
 
 def _write(path: Path, values: Mapping[str, object]) -> None:

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from nnlib.contract import sha256_of
 from nnlib.util.files import write_atomically
-from regiondag.bake.artifact import DiskImage
+from regiondag.bake.artifact import TESTED, DiskImage
 from regiondag.bake.bill import FILE as BILL
 from regiondag.errors import BakeError
 
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 NAMESPACE = "regiondag-image"  # a signature is good for what it was made for alone
 SIGNED = ("disk.raw", "manifest.json", BILL)
-TESTED = "tested.json"  # signed, too, where the image has passed its test
 LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
 
 
@@ -31,6 +30,7 @@ def sign(image: DiskImage, key: Path) -> Path:
     missing = [name for name in SIGNED if not (image.folder / name).is_file()]
     if missing:
         raise BakeError(f"{image.folder}: {missing[0]} is missing; bake the image again")
+    # The test, too, where the image has passed it.
     names = [*SIGNED, *([TESTED] if (image.folder / TESTED).is_file() else [])]
     sums = "".join(f"{sha256_of(image.folder / name)}  {name}\n" for name in names)
     signature = _ssh_keygen(["sign", "-f", str(key), "-n", NAMESPACE], sums)

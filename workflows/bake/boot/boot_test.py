@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from nnlib.contract import sha256_of
-from regiondag.bake.artifact import DiskImage, Tested, write_tested
+from regiondag.bake.artifact import TESTED, DiskImage, Tested, write_tested
 from regiondag.bake.boot.machine import TOOLS, Acceleration, AccelerationError, best_acceleration
 from regiondag.bake.boot.scenario import BootPlan
 from regiondag.bake.contents import find_missing
@@ -52,7 +52,7 @@ def boot_test(
     suite = manager_suite or image.manifest.suite
     check_series(image, suite)
     ensure_image(suite, tell)
-    (image.folder / "tested.json").unlink(missing_ok=True)
+    (image.folder / TESTED).unlink(missing_ok=True)
     digest = sha256_of(image.disk)
     plan = BootPlan(str(image.disk.resolve()), suite, acceleration or best_acceleration(), worker=worker or {})
     with catch_interrupts():
