@@ -17,11 +17,28 @@ from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 from moto.ec2.models.fleets import Fleet as MotoFleet
 
+from regiondag.fleet import queue
 from regiondag.fleet.config import Fleet, load_fleet
+from regiondag.fleet.demand import GpuRequest, Worker
+from regiondag.pool import pool as pools
+from regiondag.pool.pool import Pool
 from regiondag.util import aws
 
 REGION = "eu-central-1"
 TAG = "regiondag:fleet"
+
+
+def play_pool(
+    patch: pytest.MonkeyPatch,
+    requests: Callable[[], list[GpuRequest]],
+    workers: Callable[[], dict[str, Worker]] = dict,
+) -> None:
+    """Let the commands find a pool of 23.9, with these requests and workers."""
+    found = Pool("default", "installed", (23, 9, 6))
+    patch.setattr(pools, "find_pool", lambda name=None: found)
+    patch.setattr(pools, "require_pool", lambda name=None: found)
+    patch.setattr(queue, "query_gpu_requests", lambda pool, fleet: requests())
+    patch.setattr(queue, "query_workers", lambda pool, fleet: workers())
 
 
 @dataclass

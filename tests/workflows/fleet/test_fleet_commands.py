@@ -18,7 +18,7 @@ from regiondag.fleet.demand import GpuRequest, Worker
 from regiondag.pool import pool as pools
 from regiondag.pool.pool import Pool
 from regiondag.util import aws
-from tests.workflows.fleet.conftest import REGION, TAG, fleet_text
+from tests.workflows.fleet.conftest import REGION, TAG, fleet_text, play_pool
 
 JOB = GpuRequest(1, 1, 1000)
 
@@ -37,11 +37,7 @@ class FakePool:
 @pytest.fixture(autouse=True)
 def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
     fake = FakePool()
-    found = Pool("default", "installed", (23, 9, 6))
-    monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
-    monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(queue, "query_gpu_requests", lambda pool, fleet: list(fake.requests))
-    monkeypatch.setattr(queue, "query_workers", lambda pool, fleet: dict(fake.workers))
+    play_pool(monkeypatch, lambda: list(fake.requests), lambda: dict(fake.workers))
     return fake
 
 

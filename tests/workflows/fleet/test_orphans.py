@@ -5,18 +5,13 @@ from __future__ import annotations
 import pytest
 
 from regiondag.cli import main
-from regiondag.fleet import orphans, queue
-from regiondag.pool import pool as pools
-from regiondag.pool.pool import Pool
-from tests.workflows.fleet.conftest import leave_orphans, leave_snapshot
+from regiondag.fleet import orphans
+from tests.workflows.fleet.conftest import leave_orphans, leave_snapshot, play_pool
 
 
 @pytest.fixture
 def run(cloud, fleet_file, monkeypatch):
-    found = Pool("default", "installed", (23, 9, 6))
-    monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
-    monkeypatch.setattr(queue, "query_gpu_requests", lambda pool, fleet: [])
-    monkeypatch.setattr(queue, "query_workers", lambda pool, fleet: {})
+    play_pool(monkeypatch, list)
     return lambda *words: main(["fleet", words[0], "--file", str(fleet_file), *words[1:]])
 
 

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from regiondag.cli import main
-from regiondag.fleet import queue
 from regiondag.fleet.config import load_fleet
 from regiondag.fleet.demand import GpuRequest
-from regiondag.pool import pool as pools
-from regiondag.pool.pool import Pool
 from tests.workflows import aws_policy
-from tests.workflows.fleet.conftest import fleet_text, leave_orphans
+from tests.workflows.fleet.conftest import fleet_text, leave_orphans, play_pool
 
 POLICIES = Path(__file__).parents[3] / "ami" / "policies"
 
@@ -39,11 +36,7 @@ def allowing(name: str, action: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def called(cloud, tmp_path, monkeypatch) -> set[str]:
     """Everything that the verbs call in the life of a fleet."""
-    found = Pool("default", "installed", (23, 9, 6))
-    monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
-    monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(queue, "query_gpu_requests", lambda pool, fleet: [GpuRequest(1, 1, 1)] * 9)
-    monkeypatch.setattr(queue, "query_workers", lambda pool, fleet: {})
+    play_pool(monkeypatch, lambda: [GpuRequest(1, 1, 1)] * 9)
     path = tmp_path / "fleet.yaml"
 
     def run(*words: str, **changes: str) -> None:

@@ -16,13 +16,10 @@ import pytest
 from moto.core import enable_iam_authentication
 
 from regiondag.cli import main
-from regiondag.fleet import queue
 from regiondag.fleet.demand import GpuRequest
-from regiondag.pool import pool as pools
-from regiondag.pool.pool import Pool
 from regiondag.util import aws
 from tests.workflows import aws_policy
-from tests.workflows.fleet.conftest import REGION, fleet_text, leave_orphans
+from tests.workflows.fleet.conftest import REGION, fleet_text, leave_orphans, play_pool
 
 POLICIES = Path(__file__).parents[3] / "ami" / "policies"
 TRUST = {"Version": "2012-10-17", "Statement": []}
@@ -48,11 +45,7 @@ def become(no_network, cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[set[
 
 @pytest.fixture
 def run(cloud, tmp_path, monkeypatch) -> Callable[..., int]:
-    found = Pool("default", "installed", (23, 9, 6))
-    monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
-    monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(queue, "query_gpu_requests", lambda pool, fleet: [GpuRequest(1, 1, 1)] * 9)
-    monkeypatch.setattr(queue, "query_workers", lambda pool, fleet: {})
+    play_pool(monkeypatch, lambda: [GpuRequest(1, 1, 1)] * 9)
     path = tmp_path / "fleet.yaml"
 
     def call(*words: str, **changes: str) -> int:
