@@ -30,6 +30,7 @@ from nnlib.families.measure import measure
 from nnlib.families.model_file import read_recipe_model
 from nnlib.model.file import read_model
 from nnlib.spec.metric_names import METRICS
+from nnlib.spec.network import network_of_trial
 from nnlib.training.checkpoint import Checkpoints
 from nnlib.training.stop import Stop
 from nnlib.worker import job
@@ -365,7 +366,7 @@ def test_a_log_that_lies_there_has_no_line_too_many(make_trial):
 def test_compat_in_any_case(make_trial):
     path = make_trial(train=TrainSettings(compat="DSSTNE"))
     trial = trial_from_json(path.read_text())
-    assert job._network_spec(trial, path.parent).compat
+    assert network_of_trial(trial, path.parent).compat
 
 
 def test_a_trial_is_pruned_at_a_rung(make_trial):
