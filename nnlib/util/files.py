@@ -172,6 +172,17 @@ def read_last_line(path: Path, block: int = 1 << 16) -> bytes | None:
     return tail.rpartition(b"\n")[2]
 
 
+def read_last_lines(path: Path, count: int, look_back: int = 1 << 14) -> list[str]:
+    """Return the last lines that are not blank of the last `look_back` bytes; none where there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - look_back, 0))
+            text = file.read(look_back).decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-count:]
+
+
 def end_of_last_line(path: Path, block: int = 1 << 16) -> int:
     """Return the number of bytes up to and including the last line break, looked for from the end."""
     with path.open("rb") as file:

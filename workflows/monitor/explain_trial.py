@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from nnlib.contract import LOG_FILE, Status
+from nnlib.util.files import read_last_lines
 from regiondag.accounting.prices import PriceTable
 from regiondag.accounting.usage import Taken, take
 from regiondag.condor.events.attempts import Attempt
 from regiondag.monitor.explain_queue import Explanation
 from regiondag.run.history import History, TrialOutcome
-from regiondag.run.layout import NodeName, RunFolder, parse_node
+from regiondag.run.layout import JOB_ERRORS, NodeName, RunFolder, parse_node
 from regiondag.util.text import make_printable, show_duration
 
 TAIL = 5  # lines of job.err
-LOOK_BACK = 1 << 14  # bytes of its end
 SLOW = 2.0  # times the median
 WORTH_A_LOOK = 60.0  # seconds; nothing shorter is called slow
 WORD = {
@@ -37,7 +37,7 @@ def explain_failed(run: RunFolder, node: NodeName, settled: TrialOutcome, attemp
     """Say why a trial, or a final training, failed: its outcome, where it ran, and the last lines it wrote."""
     place = run.region(node.slug).trial(node)
     kind = WORD.get(settled.status, settled.status)
-    details = [*_machines(attempts), *_tail(place / "job.err"), *_tail(place / LOG_FILE, 1)]
+    details = [*_machines(attempts), *_last_lines(place / JOB_ERRORS, TAIL), *_last_lines(place / LOG_FILE, 1)]
     return Explanation(str(node), "failed", f"{kind}: {settled.reason}", MEND.get(settled.status, ""), tuple(details))
 
 
@@ -53,16 +53,9 @@ def _machines(attempts: Sequence[Attempt]) -> Iterator[str]:
             yield f"job {attempt.job} was removed: {attempt.removed}"
 
 
-def _tail(path: Path, lines: int = TAIL) -> list[str]:
+def _last_lines(path: Path, count: int) -> list[str]:
     """Return the last lines of a file, which a job wrote: without anything that steers a terminal."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - LOOK_BACK, 0))
-            text = file.read().decode("utf-8", errors="replace")
-    except OSError:
-        return []
-    kept = [line for line in text.splitlines() if line.strip()][-lines:]
-    return [f"{path.name}: {make_printable(line)[:300]}" for line in kept]
+    return [f"{path.name}: {make_printable(line)[:300]}" for line in read_last_lines(path, count)]
 
 
 def explain_done(

@@ -10,6 +10,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,13 @@ from nnlib.contract import (
     Status,
     sha256_of,
 )
-from nnlib.util.files import copy_atomically, write_atomically
+from nnlib.util.files import copy_atomically, read_last_lines, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.node.brought import digest_of_result, find_contradiction, find_misfit, read_brought, refuse_odd
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
-from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder
+from regiondag.run.layout import JOB_ERRORS, JOB_LOG, START_FOLDER, NodeName, RegionFolder
 from regiondag.run.manager_log import say
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, has_nothing_to_go_on_with, state_of
@@ -203,12 +204,12 @@ def _classify(
             return _success(result, node)
         status, reason = Status.MACHINE, wrong
     else:
-        status, reason = _failure(end, result.reason if result else "", removed)
+        status, reason = _failure(end, result.reason if result else "", _read_last_error(place), removed)
     return TrialOutcome(node.number, status, reason, seconds=result.seconds if result else 0.0)
 
 
-def _failure(end: JobEnd, said: str, removed: str) -> tuple[Status, str]:
-    """Return the kind of a failure and its reason, which is what the job `said` where it did."""
+def _failure(end: JobEnd, said: str, printed: str, removed: str) -> tuple[Status, str]:
+    """Return the kind of a failure and its reason: what the job `said` where it did, else what it `printed` last."""
     if end.exit_code == REMOVED:
         reason = removed or "nothing says by whom, or by what rule"
         if reason.startswith(NOBODY):
@@ -218,7 +219,7 @@ def _failure(end: JobEnd, said: str, removed: str) -> tuple[Status, str]:
         return Status.DIVERGED, said or "the training diverged"
     if end.exit_code == Exit.BAD_INPUT:
         return Status.BAD_INPUT, said or "the worker refused its input"
-    return Status.MACHINE, said or _describe(end.exit_code)
+    return Status.MACHINE, said or _describe(end.exit_code, printed)
 
 
 def _find_lost(place: Path, result: Result, node: NodeName, brings: Outputs) -> str:
@@ -257,16 +258,29 @@ def _success(result: Result, node: NodeName) -> TrialOutcome:
     )
 
 
-def _describe(exit_code: int) -> str:
+def _read_last_error(place: Path) -> str:
+    """Return the last line that this try's job printed to its standard error, as it lies in its folder."""
+    errors = place / JOB_ERRORS
+    with suppress(OSError):
+        if errors.stat().st_mtime >= (place / TRIAL_FILE).stat().st_mtime:  # else of a try before this one
+            return "".join(read_last_lines(errors, 1))[:300]
+    return ""
+
+
+def _describe(exit_code: int, printed: str) -> str:
     if exit_code == SUBMIT_FAILED:
         return "HTCondor did not accept the job; manager.log and the DAG's .dagman.out say why"
     if exit_code == Exit.OK:
         return "the job ended with 0 but brought no complete result.json"
-    if -1000 < exit_code < 0:
-        return f"the job was killed by signal {-exit_code}; its job.err says more"
     if exit_code == OUTPUT_LOST:
         return "the job could not write what it printed, as on a machine whose disk is full"
-    return f"the job ended with exit code {exit_code} and no reason; its job.err says more"
+    killed = -1000 < exit_code < 0
+    end = f"the job was killed by signal {-exit_code}" if killed else f"the job ended with exit code {exit_code}"
+    return (
+        f"{end}; its {JOB_ERRORS} ends: {printed}"
+        if printed
+        else f"{end}, without a reason or a word in its {JOB_ERRORS}"
+    )
 
 
 def write_champion(

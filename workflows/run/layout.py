@@ -39,6 +39,7 @@ TRAIN_SUBMIT = "train.sub"
 FINAL_SUBMIT = "final.sub"
 START_FOLDER = "start"  # in a node's folder: what its next job is given of the files that it is to bring back
 ATTEMPT_SUBMIT = "attempt.sub"  # in a node's folder: what PRE has to say of its next try
+JOB_ERRORS = "job.err"  # in a node's folder: what its job printed to its standard error
 JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
 NETWORK_FILE = "network.json"
 BUNDLE_FILE = "python.bundle"  # what job.python: bundle sends

@@ -16,10 +16,12 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nnlib.contract import sha256_of
 from nnlib.util import files
-from nnlib.util.files import end_of_last_line, locked, replace_folder, write_atomically, write_once
+from nnlib.util.files import end_of_last_line, locked, read_last_lines, replace_folder, write_atomically, write_once
 from tests.nnlib.util.steps import NEW, OLD, WAYS, at_step
 
 ROOT = Path(__file__).parents[3]
@@ -270,3 +272,13 @@ def test_all_of_a_folder_is_flushed_a_few_at_a_time(tmp_path, monkeypatch):
     expected = {f"{region}{more}" for region in range(20) for more in ("", "/trials", "/data.nc")}
     assert names == {".", *expected}
     assert len(flushed) == 62 and flushed[-1] == tmp_path
+
+
+@given(st.binary(max_size=200), st.integers(1, 4), st.integers(1, 64))
+def test_the_last_lines_are_those_of_the_end_whatever_lies_before(tmp_path_factory, content, count, look_back):
+    path = tmp_path_factory.mktemp("lines") / "job.err"
+    assert read_last_lines(path, count) == []
+    path.write_bytes(content + b"\nlast\n \n")
+    lines = read_last_lines(path, count, look_back)
+    assert len(lines) <= count and sum(map(len, lines)) <= look_back
+    assert lines[-1:] == ["last"[-(look_back - 3) :]] if look_back > 3 else lines == []

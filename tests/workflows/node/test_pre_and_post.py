@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -102,6 +103,18 @@ def test_faults_of_the_machine_are_tried_again_and_recorded_in_the_end(folder, e
     settled = settle_trial(folder, node, JobEnd(exit_code, 2, 2))
     assert settled.status == "machine" and word in settled.reason
     assert Journal(folder.journal).read().attempts == 2
+
+
+def test_what_a_job_printed_last_is_the_reason_where_it_gave_none(folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    errors, trial = folder.trial(node) / "job.err", folder.trial(node) / "trial.json"
+    errors.write_bytes(b"much\nbundle: it cannot be unpacked\x1b[2J\n\n")
+    assert settle_trial(folder, node, JobEnd(75, 2, 2)).reason == (
+        "the job ended with exit code 75; its job.err ends: bundle: it cannot be unpacked?[2J"
+    )
+    os.utime(errors, (0, trial.stat().st_mtime - 1))  # of the try before
+    assert "without a reason or a word" in settle_trial(folder, node, JobEnd(75, 2, 2)).reason
 
 
 def test_a_fault_of_the_machine_stays_open_and_never_reaches_the_model(folder):
