@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nnlib.contract import ENDED_WELL, RESULT_FILE, TRIAL_FILE, read_result
+from regiondag.errors import GiveUpError
 from regiondag.run.history import History
 from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.util.text import list_some
@@ -24,9 +27,27 @@ def list_unsettled(folder: RegionFolder, history: History) -> list[int]:
     return [number for number, result in results if number is not None and result and result.status in ENDED_WELL]
 
 
+def check_own(folder: RegionFolder, history: History) -> None:
+    """Raise GiveUpError where the journal has lines of another run or region: nothing may be concluded from them."""
+    if history.strangers:
+        seen = f"{folder.journal}: {name_lines(history.strangers)} of another run or region"
+        raise GiveUpError(f"{seen}: {ADVICE}; then submit the DAG again")
+
+
 def is_gone(folder: RegionFolder) -> bool:
     """Return whether trials have begun and no journal is there."""
     return not folder.journal.exists() and any(folder.path.glob(f"trials/[0-9]*/{TRIAL_FILE}"))
+
+
+def name_lines(numbers: Sequence[int]) -> str:
+    """Return them in words, with their verb.
+
+    >>> name_lines([3]), name_lines([1, 2, 3, 4, 5, 6])
+    ('line 3 is', 'lines 1, 2, 3, 4 and 2 more are')
+    """
+    return (
+        f"line{'s' if len(numbers) > 1 else ''} {list_some(list(map(str, numbers)))} {'are' if numbers[1:] else 'is'}"
+    )
 
 
 def name_trials(numbers: list[int]) -> str:

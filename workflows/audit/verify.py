@@ -25,7 +25,7 @@ from nnlib.contract import (
     trial_from_json,
 )
 from nnlib.plain_file import read_plain
-from regiondag.audit.lost_records import ADVICE, list_unproposed, name_trials
+from regiondag.audit.lost_records import ADVICE, list_unproposed, name_lines, name_trials
 from regiondag.audit.older_copies import Marks, list_older, read_marks
 from regiondag.condor.events.log import read_settled
 from regiondag.errors import RegiondagError
@@ -150,6 +150,9 @@ class _RegionCheck:
         if breaks:
             numbers = f"line{'s' if len(breaks) > 1 else ''} {', '.join(map(str, breaks[:4]))}"
             seen = f"{numbers}: not what followed the line before; a line was removed, changed, doubled or moved"
+            yield Mismatch(name, seen, ADVICE)
+        if history.strangers:
+            seen = f"{name_lines(history.strangers)} of another run or region; it was copied, or put back, from there"
             yield Mismatch(name, seen, ADVICE)
         lost = list_unproposed(self.folder, history)
         if lost:

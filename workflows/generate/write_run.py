@@ -30,7 +30,7 @@ from regiondag.generate.render import Renderer
 from regiondag.run import layout
 from regiondag.run.champions import Incumbent, hyperparameters_of, is_floor, recipe_of_champion
 from regiondag.run.layout import RunFolder
-from regiondag.run.region_spec import spec_of, spec_to_json
+from regiondag.run.region_spec import make_run_id, spec_of, spec_to_json
 from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, PROGRAM, REGION, drop_repeated, point_of, recipe_at
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
@@ -122,6 +122,7 @@ class _Writer:
         self.environments = environments
         self.bundles = bundles
         self.archives = (pack_manager(archives_of(run.path.parent)), pack_worker())
+        self.created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
         self.models: dict[Path, Path] = {}  # model, image or environment, all large -> the run's first copy
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
@@ -186,6 +187,7 @@ class _Writer:
             rows={part: self._by_region(rows[part]) for part in rows if part in ASKED},
             own=own,
             window=window,
+            run_id=make_run_id(self.run.path, self.created, region.slug),
         )
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
         self._note(self._inside(folder.spec))
@@ -254,7 +256,7 @@ class _Writer:
         return {
             "study": config.name,
             "run": str(self.run.path),
-            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "created": self.created,
             "metric": metrics.pop() if len(metrics) == 1 else "metric of each region",
             "trials": self.plan.trials,
             "regions": {region.slug: region.name for region in config.regions},

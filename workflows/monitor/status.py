@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nnlib.contract import ENDED_WELL
-from regiondag.audit.lost_records import ADVICE, is_gone
+from regiondag.audit.lost_records import ADVICE, is_gone, name_lines
 from regiondag.condor import client
 from regiondag.condor.classads import ClassAd
 from regiondag.condor.events.dag_log import DagState, read_dag_log
@@ -61,6 +61,7 @@ class RegionStatus:
     validation: Figure | None = None  # `best`, as it has to be read
     test: Figure | None = None  # of what serves, once there is a champion
     left: ExpectedGain | None = None  # what another trial would be expected to gain; None: no model says so
+    strangers: tuple[int, ...] = ()  # numbers of its journal's lines that are of another run or region
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
     manifest = read_manifest(run)
     slugs = list(manifest.regions)
     dags = _dags(run, slugs)
-    note = "" if pool else f"what is in the queue is not known: {why_absent(pool_name)}"
+    notes = [] if pool else [f"what is in the queue is not known: {why_absent(pool_name)}"]
     jobs: list[client.QueuedJob] = []
     live: dict[NodeName, Live] = {}
     if pool is not None:
@@ -97,28 +98,24 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
             dags, ads = _ask(pool, run, slugs, dags)
             jobs, live = client.jobs_of(ads), live_of(ads)
         except PoolError as error:
-            note = f"running, idle and held jobs are unknown: {error}"
-    gone = [slug for slug in slugs if is_gone(run.region(slug))]
-    if gone:
-        note += f"{'; ' * bool(note)}{run.region(gone[0]).journal} is gone, though trials have begun"
-        note += f", as are those of {len(gone) - 1} other regions: {ADVICE}" if gone[1:] else f": {ADVICE}"
-    clock = _doubt_clock(run, dags, time.time())
-    note += f"{'; ' * bool(note and clock)}{clock}"
+            notes.append(f"running, idle and held jobs are unknown: {error}")
     latest = max(dags, key=lambda dag: dag.started or 0.0, default=None)
     active = [dag for dag in dags if dag.ended is None and dag.status != CRASHED]
     by_region = _count_jobs(jobs)
+    regions = tuple(
+        _region(run.region(slug), by_region.get(slug, Counter()), latest if active else None, manifest.regions)
+        for slug in slugs
+    )
+    notes += [*_doubt_journals(run, regions), *_doubt_clock(run, dags, time.time())]
     return RunStatus(
         study=manifest.study,
         run=str(run.path),
         dag=(active[0].status if active else latest.status if latest else "not submitted"),
         exit_code=latest.exit_code if latest and not active else None,
         started=latest.started if latest else None,
-        regions=tuple(
-            _region(run.region(slug), by_region.get(slug, Counter()), latest if active else None, manifest.regions)
-            for slug in slugs
-        ),
+        regions=regions,
         held=tuple(job for job in jobs if job.status == "held"),
-        note=note,
+        note="; ".join(notes),
         live=tuple(live[node] for node in sorted(live, key=str)),
         sick_gpus=_sick_gpus(pool) if pool and active else {},
     )
@@ -131,8 +128,21 @@ def _sick_gpus(pool: Pool) -> dict[str, str]:
         return {}
 
 
-def _doubt_clock(run: RunFolder, dags: Sequence[DagState], now: float) -> str:
-    """Say that this machine's clock was set while the run went on; nothing where it does not look so.
+def _doubt_journals(run: RunFolder, regions: Sequence[RegionStatus]) -> Iterator[str]:
+    """Yield which journals are gone, or have lines of another one; of many the first."""
+    gone = [region.slug for region in regions if is_gone(run.region(region.slug))]
+    if gone:
+        others = f", as are those of {len(gone) - 1} other regions" if gone[1:] else ""
+        yield f"{run.region(gone[0]).journal} is gone, though trials have begun{others}: {ADVICE}"
+    strange = [region for region in regions if region.strangers]
+    if strange:
+        others = f", as are lines of {len(strange) - 1} other journals" if strange[1:] else ""
+        seen = f"{run.region(strange[0].slug).journal}: {name_lines(strange[0].strangers)} of another run or region"
+        yield f"{seen}{others}: {ADVICE}"
+
+
+def _doubt_clock(run: RunFolder, dags: Sequence[DagState], now: float) -> Iterator[str]:
+    """Yield that this machine's clock was set while the run went on; nothing where it does not look so.
 
     HTCondor's daemons wait by the clock: one that is set back makes them stand still until the old time is reached.
     """
@@ -142,13 +152,14 @@ def _doubt_clock(run: RunFolder, dags: Sequence[DagState], now: float) -> str:
         text = (
             f"this machine's clock was set back by {show_duration(ahead)} or more: HTCondor may stand still until the"
         )
-        return f"{text} old time is reached; where it does: condor_restart -schedd"
+        yield f"{text} old time is reached; where it does: condor_restart -schedd"
+        return
     jump = read_jump(run)
     if not jump:
-        return ""
+        return
     way = "forward" if jump > 0 else "back"
     text = f"this machine's clock was set {way} by {show_duration(abs(jump))} since the run began"
-    return f"{text}; its deadline does not count that"
+    yield f"{text}; its deadline does not count that"
 
 
 def _dags(run: RunFolder, slugs: Sequence[str]) -> list[DagState]:
@@ -213,6 +224,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None, name
         validation=_validation(best, history),
         test=_test(final, spec.metric.name),
         left=history.left,
+        strangers=tuple(history.strangers),
     )
 
 

@@ -22,6 +22,7 @@ from nnlib.contract import (
     trial_from_json,
 )
 from nnlib.util.files import link_or_copy, write_atomically
+from regiondag.audit.lost_records import check_own
 from regiondag.errors import GiveUpError, RegiondagError
 from regiondag.node.brought import read_shape
 from regiondag.node.program_cases import interval_of
@@ -141,6 +142,7 @@ def serve_region(folder: RegionFolder, spec: RegionSpec, journal: Journal) -> in
     model, digest = (source.champion_floor, facts["floor"]) if floor else (source.champion_model, facts["sha256"])
     with journal.locked():
         known = journal.read()
+        check_own(folder, known)
         if _is_served(folder, known, digest):
             return None
         if known.outcome(None):  # by what was chosen before

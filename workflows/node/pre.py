@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 
 from nnlib.contract import Status
+from regiondag.audit.lost_records import check_own
 from regiondag.node.init_model import start_from_model
 from regiondag.node.trial_files import write_attempt, write_trial
 from regiondag.run.history import History
@@ -37,6 +38,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     journal = Journal(folder.journal)
     with journal.locked():
         history = journal.read(whole=spec.search.prune != "none")  # else nothing is compared with curves
+        check_own(folder, history)
         if history.outcome(node.number) or _is_removed_for_good(history, node.number):
             return False
         if node.number in history.cancelled:

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from nnlib.contract import TRIAL_FILE, Recipe, Trial, sha256_of, trial_to_json
-from regiondag.audit.lost_records import ADVICE, list_unproposed, list_unsettled, name_trials
+from regiondag.audit.lost_records import ADVICE, check_own, list_unproposed, list_unsettled, name_trials
 from regiondag.errors import GiveUpError
 from regiondag.node.choice import choose_for_all, recipes_to_compare, serve_region
 from regiondag.node.choice_alone import choose_alone
@@ -48,6 +48,7 @@ def _prepare_final(folder: RegionFolder, node: NodeName, spec: RegionSpec) -> bo
         return number is not None and _prepare_own(folder, spec, node, number)
     with journal.locked():
         history = journal.read()
+        check_own(folder, history)
         _check_complete(folder, spec, history)
         spec = start_from_model(folder, spec)
         if history.outcome(None):
@@ -108,6 +109,7 @@ def _prepare_own(folder: RegionFolder, spec: RegionSpec, node: NodeName, number:
     trial = replace(_make_final(source, theirs, node, tried, number, spec.incumbent), region=spec.name)
     with journal.locked():
         history = journal.read()
+        check_own(folder, history)
         known = history.outcome(None)
         if known and _serves_already(folder, node, trial):
             return False

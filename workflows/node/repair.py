@@ -141,7 +141,7 @@ def _describe(found: Sequence[Record], ended: Sequence[Record], said: Sequence[R
         f"say again what was proposed as {proposed}" if found else "",
         f"say again how {lost} ended" if ended else "",
         f"say as their results do how {changed} ended" if said else "",
-        f"leave out {refused} lines that are none of a journal" if refused else "",
+        f"leave out {refused} lines that are none of this journal" if refused else "",
     )
     return " and ".join(filter(None, parts))
 
@@ -164,12 +164,15 @@ def _winner(folder: RegionFolder, history: History, more: int) -> list[Record]:
 
 
 def _read_records(journal: Journal, lines: Sequence[bytes]) -> tuple[list[Record], list[bytes]]:
-    """Return the lines that are records, each once, and the others."""
+    """Return the lines that are records of this run and region, each once, and the others."""
     records, refused, seen = [], [], set()
     for number, line in enumerate(lines, start=1):
+        alone = History()
         try:
-            journal.fold(History(), number, line)
+            journal.fold(alone, number, line)
         except RegiondagError:
+            alone.strangers.append(number)
+        if alone.strangers:
             refused.append(line)
             continue
         if line not in seen:
@@ -251,7 +254,7 @@ def _rewrite(journal: Journal, records: Sequence[Record], new: Sequence[Record])
         whole.append({"event": "repaired", "time": last, "lines": len(new)})
         if journal.path.exists():
             shutil.copy2(journal.path, _free_name(journal.path))
-        write_atomically(journal.path, chain({"time": 0.0, **record} for record in whole))
+        write_atomically(journal.path, chain(({"time": 0.0, **record} for record in whole), journal.run_id))
         note_repaired(RegionFolder(journal.path.parent))
 
 

@@ -98,6 +98,7 @@ class History:
     cancelled: set[int] = field(default_factory=set)
     reopened: set[int | None] = field(default_factory=set)  # and not settled since
     search: Mapping[str, object] = field(default_factory=dict)  # what `regiondag.Search` was given; of a run nothing
+    strangers: list[int] = field(default_factory=list, compare=False)  # numbers of lines of another run or region
     folded: tuple[int, int] = field(default=(0, 0), compare=False)  # lines and bytes of the journal
 
     @property

@@ -15,7 +15,10 @@ in journals without a run. `{"event": "repaired", "lines": 2}`: so many lines of
 Unknown events and keys are passed over: a newer version wrote them.
 
 `"after"` is a digest of the line before, so that a line that is removed, changed, doubled or moved is noticed.
-Journals of earlier versions begin with lines that have none.
+`"run"` is the id of the run and region that it was written for, by region.json: a line, or a whole journal, of another
+one is noticed even where each line follows the one before. It stands in each line, not only in the first one's digest,
+so that a line that was copied says so itself, whoever made the digests anew.
+Journals of earlier versions begin with lines without `"after"`, and have no `"run"`.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,8 @@ from nnlib.contract import Recipe, Status, check_figures, recipe_of
 from nnlib.util.files import append_lines, locked, read_last_line
 from regiondag.errors import RegiondagError
 from regiondag.run.history import CANCELLED, ExpectedGain, Fault, History, Proposal, TrialOutcome
+from regiondag.run.layout import REGION_FILE
+from regiondag.run.region_spec import read_run_id
 from regiondag.study.families import POPULARITY
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
@@ -44,7 +50,8 @@ MACHINE = b'"status": "%b"' % Status.MACHINE.encode()
 _PROPOSED = b'{"event": "proposed"'
 _NUMBER = rb"(null|-?[0-9.]+(?:e-?[0-9]+)?)"
 _SETTLED = re.compile(
-    rb'\{"event": "settled", "time": ([0-9.]+), (?:"after": "[0-9a-f]{16}", )?"trial": ([0-9]+), '
+    rb'\{"event": "settled", "time": ([0-9.]+), (?:"after": "[0-9a-f]{16}", )?(?:"run": "([0-9a-f]*)", )?'
+    rb'"trial": ([0-9]+), '
     rb'"status": "(\w+)", "reason": "[^"\\]*", '
     rb'"value": %b, "metrics": \{[^{}]*\}, "stderr": %b, "customers": ([0-9]+), ' % (_NUMBER, _NUMBER)
 )
@@ -61,6 +68,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @cached_property
+    def run_id(self) -> str:
+        """What its lines have as `run`; empty: nothing."""
+        return read_run_id(self.path.with_name(REGION_FILE))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the region's lock: PRE and POST of several nodes run at the same time."""
@@ -74,7 +86,7 @@ class Journal:
     def append_all(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> None:
         """Add some lines and wait until they are on disk. Call it under `locked`."""
         records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
-        text = chain(records, digest_of_line(read_last_line(self.path) or b""))
+        text = chain(records, self.run_id, digest_of_line(read_last_line(self.path) or b""))
         append_lines(self.path, text)  # what a crash tore off is said again by the script run again
 
     def note_stop(self, trial: int | None, reason: str) -> None:
@@ -107,9 +119,10 @@ class Journal:
         text = self._read_from(size)
         lines = text.split(b"\n")[:-1]
         for number, line in enumerate(_parse_all(lines) if whole else lines, start=before + 1):
-            outcome, when = (None, 0.0) if whole or isinstance(line, dict) else _glance_at_success(line)
+            outcome, when, run = (None, 0.0, "") if whole or isinstance(line, dict) else _glance_at_success(line)
             if outcome:
                 history.settle(outcome, when)
+                history.strangers += [number] * (run != self.run_id)
             else:
                 self.fold(history, number, line)
         history.folded = before + len(lines), size + text.rfind(b"\n") + 1
@@ -140,13 +153,16 @@ class Journal:
         Parsing all of the JSON would take longer: `status` looks at 100,000 trials in two seconds. Lines that are not
         as `append` writes them are parsed. Of recipes only popularity is known as such.
         """
-        history = History()
+        history, own = History(), b'"run": "%b", ' % self.run_id.encode() if self.run_id else b""
         for number, line in enumerate(self.lines(), start=1):
-            outcome, when = _glance(line)
+            outcome, when, run = _glance(line)
             if outcome:
                 history.settle(outcome, when)
+                history.strangers += [number] * (run != self.run_id)
             elif not line.startswith(_PROPOSED):
                 self.fold(history, number, line)
+            elif own not in line:
+                history.strangers.append(number)
         return history
 
     def lines(self) -> list[bytes]:
@@ -168,6 +184,8 @@ class Journal:
             event = record.pop("event")
             when = float(record.pop("time", 0.0))
             record.pop("after", None)
+            if record.pop("run", "") != self.run_id:
+                history.strangers.append(number)
             if event == "proposed":
                 history.proposals.setdefault(record["trial"], Proposal(**_drop_unknown(Proposal, record)))
             elif event == "settled":
@@ -204,11 +222,11 @@ class Journal:
             ) from error
 
 
-def chain(records: Iterable[Mapping[str, object]], after: str = BEGINNING) -> str:
+def chain(records: Iterable[Mapping[str, object]], run_id: str, after: str = BEGINNING) -> str:
     """Return records, each with event and time, as lines of a journal that follow a line with the digest `after`."""
-    lines = []
+    lines, own = [], {"run": run_id} if run_id else {}
     for record in records:
-        head = {"event": record["event"], "time": record["time"], "after": after}
+        head = {"event": record["event"], "time": record["time"], "after": after, **own}
         line = json.dumps(head | {**record, **head}, ensure_ascii=False, allow_nan=False)
         lines.append(f"{line}\n")
         after = digest_of_line(line.encode())
@@ -234,12 +252,12 @@ def find_breaks(lines: Sequence[bytes]) -> list[int]:
     return found
 
 
-def _glance(line: bytes) -> tuple[TrialOutcome | None, float]:
-    """Return a trial's outcome, and when it was settled, without parsing its line; None for any other line."""
+def _glance(line: bytes) -> tuple[TrialOutcome | None, float, str]:
+    """Return a trial's outcome, when it was settled, and of what run, without parsing its line; None for any other."""
     head = _SETTLED.match(line)
-    if not head or head[3] not in STATUSES or not line.endswith(_END):
-        return None, 0.0
-    when, trial, status, value, stderr, customers = head.groups()
+    if not head or head[4] not in STATUSES or not line.endswith(_END):
+        return None, 0.0, ""
+    when, run, trial, status, value, stderr, customers = head.groups(b"")
     compared = line[line.rfind(_COMPARED) + len(_COMPARED) : -len(_END)]
     try:
         outcome = TrialOutcome(
@@ -252,17 +270,17 @@ def _glance(line: bytes) -> tuple[TrialOutcome | None, float]:
             compared={} if compared == b"{}" else json.loads(compared.decode()),
         )
     except (RecursionError, ValueError):  # whoever parses all of it says what is wrong
-        return None, 0.0
-    return outcome, float(when)
+        return None, 0.0, ""
+    return outcome, float(when), run.decode()
 
 
-def _glance_at_success(line: bytes) -> tuple[TrialOutcome | None, float]:
-    """Return what counts of a trial that went well, and when it was settled; None for any other line."""
+def _glance_at_success(line: bytes) -> tuple[TrialOutcome | None, float, str]:
+    """Return what counts of a trial that went well, when it was settled, and of what run; None for any other line."""
     head = _SETTLED.match(line)
-    end = _SECONDS.search(line, head.end()) if head and head[3] == b"ok" and line.endswith(_END) else None
+    end = _SECONDS.search(line, head.end()) if head and head[4] == b"ok" and line.endswith(_END) else None
     if not head or not end:
-        return None, 0.0
-    when, trial, _, value, stderr, customers = head.groups()
+        return None, 0.0, ""
+    when, run, trial, _, value, stderr, customers = head.groups(b"")
     try:
         outcome = TrialOutcome(
             trial=int(trial),
@@ -273,8 +291,8 @@ def _glance_at_success(line: bytes) -> tuple[TrialOutcome | None, float]:
             seconds=_finite(end[1]),
         )
     except ValueError:  # whoever parses all of it says what is wrong
-        return None, 0.0
-    return outcome, float(when)
+        return None, 0.0, ""
+    return outcome, float(when), run.decode()
 
 
 def _finite(text: bytes) -> float:

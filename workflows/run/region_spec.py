@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ from regiondag.study.model import MIN_CUSTOMERS, Config, Init, JobRequest, Regio
 from regiondag.study.space import Point, parameter_from_json, parameter_to_json
 from regiondag.study.trainer import NETWORKS, PROGRAMS, Kind
 
+_RUN_ID = re.compile(rb'\{\s*"run_id": "([0-9a-f]+)"')
 RESTORE = "; restore it from a copy, or generate the run anew"
 
 
@@ -53,6 +56,7 @@ class RegionSpec:
     # Of merged data: part -> slug of the region -> the first of its customers, and the one after the last.
     rows: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     final: JobRequest | None = None  # what the last training asks for; None: as `job`
+    run_id: str = ""  # of the run and the region, which each line of its journal has; empty: an earlier version made it
 
     @property
     def kind(self) -> Kind:
@@ -111,6 +115,7 @@ def spec_to_json(spec: RegionSpec) -> str:
     """Return `spec` as JSON text."""
     search = asdict(spec.search) | {"space": [parameter_to_json(parameter) for parameter in spec.search.space]}
     raw = {
+        "run_id": spec.run_id,  # first: see `read_run_id`
         "study": spec.study,
         "name": spec.name,
         "slug": spec.slug,
@@ -171,6 +176,7 @@ def read_spec(path: Path) -> RegionSpec:
                 part: {slug: (ends[0], ends[1]) for slug, ends in rows.items()}
                 for part, rows in raw.get("rows", {}).items()
             },
+            run_id=raw.get("run_id", ""),
         )
     except OSError as error:
         raise RegiondagError(f"{path}: cannot be read: {error.strerror}{RESTORE}") from error
@@ -179,6 +185,24 @@ def read_spec(path: Path) -> RegionSpec:
         raise RegiondagError(
             f"{path}: cannot be read as a region of this version: {seen}, or was made by another one{RESTORE}"
         ) from error
+
+
+def make_run_id(run: Path, created: str, slug: str) -> str:
+    """Return an id of a run's region, the same wherever the run lies later."""
+    return hashlib.sha256("\n".join((str(run), created, slug)).encode()).hexdigest()[:12]
+
+
+def read_run_id(path: Path) -> str:
+    """Return what the lines of a region's journal have as `run`, without the rest: where data are merged, megabytes.
+
+    Empty where the file is not there, or an earlier version made it.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            head = _RUN_ID.match(file.read(80))
+    except OSError:
+        return ""
+    return head[1].decode() if head else ""
 
 
 def _read_search(raw: Mapping[str, Any]) -> Search:

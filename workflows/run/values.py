@@ -18,7 +18,7 @@ from regiondag.run.journal import STATUSES, Journal, time_of
 from regiondag.study.space import Point
 
 # How `Journal.append` writes lines.
-_HEAD = rb'"time": [0-9.]+, (?:"after": "[0-9a-f]{16}", )?"trial": ([0-9]+), '
+_HEAD = rb'"time": [0-9.]+, (?:"after": "[0-9a-f]{16}", )?(?:"run": "[0-9a-f]*", )?"trial": ([0-9]+), '
 _POINT = re.compile(rb'\{"event": "proposed", %b"point": ' % _HEAD)
 _VALUE = re.compile(
     rb'\{"event": "settled", %b"status": "(\w+)", "reason": "[^"\\]*", '
