@@ -86,9 +86,14 @@ def products_of(precision: str, dtype: Any) -> Products:
 @lru_cache(maxsize=1)
 def obstacle() -> str:
     """Return why bf16 is not faster than float32 here, and what would help; empty where it is."""
-    if not re.search(r"^flags\s*:.*\bamx_bf16\b", _cpu_info(), re.MULTILINE):
+    if not has_amx():
         return "this processor has no AMX"
     return "" if mkl.find() else "oneMKL is missing, to install it: pip install 'regiondag[bf16]'"
+
+
+def has_amx() -> bool:
+    """Return whether this processor multiplies tiles of bfloat16 numbers."""
+    return bool(re.search(r"^flags\s*:.*\bamx_bf16\b", _cpu_info(), re.MULTILINE))
 
 
 def _cpu_info() -> str:

@@ -10,6 +10,7 @@ from nnlib.model.graph import Graph, Node
 from nnlib.model.network import Layout, Network
 from nnlib.spec.geometry import is_computed, maps_of
 from nnlib.spec.types import Edge, LayerKind, NetworkSpec
+from nnlib.util.blas import find_kernels
 
 LOOPS = {"numpy": "NumPy's loops", "numba": "compiled loops", "cupy": "kernels and cuBLAS on a GPU"}
 
@@ -18,7 +19,8 @@ def describe_compute_plan(network: Network, examples: Examples, threads: int, ba
     """Return a line on the whole and one on each layer, in the order in which they are computed."""
     spec = network.spec
     how = "compat with DSSTNE, " if spec.compat else ""
-    where = f"backend {backend} ({LOOPS[backend]})"
+    blas = "".join(f", OpenBLAS {kernels}" for kernels in find_kernels().values()) if backend != "cupy" else ""
+    where = f"backend {backend} ({LOOPS[backend]}{blas})"
     first = f"{where}, {network.dtype}, {threads} threads, {how}{network.parameters} parameters"
     graph = Graph(network)
     return "\n".join([first, *(f"  {_line(graph, node, examples, backend != 'cupy')}" for node in graph.nodes)])

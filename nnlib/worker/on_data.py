@@ -8,8 +8,10 @@ import scipy
 from nnlib.contract import Role, Trial
 from nnlib.errors import NnlibError
 from nnlib.util import netcdf
+from nnlib.util.blas import find_kernels
 
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}  # every job's
+LIBRARIES |= find_kernels()
 
 
 def held_out_file(trial: Trial) -> str:

@@ -14,7 +14,8 @@ from regiondag.run.history import TrialOutcome
 LOSS_TOLERANCE = 0.005  # as a part of the loss
 METRIC_TOLERANCE = 0.01  # of ranking metrics, which lie between 0 and 1
 MKL = "mkl"
-LIBRARIES = ("numpy", "scipy", "cupy", "cuda")
+PROCESSORS = ("numpy", "scipy", "openblas")  # of which openblas names its kernels, too
+LIBRARIES = (*PROCESSORS, "cupy", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def find_other_kind(record: Record, again: Result) -> tuple[str, ...]:
         then, now = (result.versions.get(MKL, "none") for result in (before, again))
         said += [f"{MKL} {then} then, {now} now"] if then != now else []
     for name, one, other in pairs:
-        if one == other or not one or (on_gpu and name in ("cpu", "numpy", "scipy")):
+        if one == other or not one or (on_gpu and name in ("cpu", *PROCESSORS)):
             continue  # what is computed on a GPU depends on the processors no more than any file does
         said.append(f"{name} {one} then, {other or 'none'} now")
     return tuple(said)

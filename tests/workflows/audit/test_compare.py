@@ -52,6 +52,15 @@ def test_one_bit_on_the_same_kind_of_machine_is_a_difference():
     ] * 2
 
 
+def test_other_kernels_are_another_kind_of_machine_but_for_a_gpu():
+    then = replace(RESULT, versions=dict(RESULT.versions) | {"openblas": "0.3.31 Haswell"})
+    now = replace(RESULT, versions=dict(RESULT.versions) | {"openblas": "0.3.31 SkylakeX"})
+    assert find_other_kind(replace(RECORD, result=then), now) == ("openblas 0.3.31 Haswell then, 0.3.31 SkylakeX now",)
+    assert find_other_kind(RECORD, now) == ()  # of a run that did not say it
+    on_gpu = replace(RECORD, result=replace(then, backend="cupy"))
+    assert find_other_kind(on_gpu, replace(now, backend="cupy")) == ()
+
+
 @pytest.mark.parametrize(("apart", "same"), [(0.0099, True), (0.0101, False), (-0.0099, True), (-0.0101, False)])
 def test_a_ranking_metric_elsewhere_may_be_a_hundredth_apart(apart, same):
     again = replace(AGAIN, result=replace(ELSEWHERE, value=0.5 + apart))
