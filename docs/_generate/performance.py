@@ -43,12 +43,18 @@ def benchmarks(folder: Path = BENCH) -> list[str]:
 
 def render_performance(names: Iterable[str], results: Results) -> str:
     """Return a section for each benchmark: its table, when and where it was measured, and with which versions."""
-    return "\n\n".join(_section(name, results.get(name)) for name in sorted({*names, *results} - NOT_SHOWN))
+    return "\n\n".join(_section(name, results.get(name), results) for name in sorted({*names, *results} - NOT_SHOWN))
 
 
-def _section(name: str, results: Mapping[str, Any] | None) -> str:
+def _list_kinds(name: str, kinds: Iterable[str]) -> str:
+    """Return links to the sections of a benchmark that has one for each kind of machine."""
+    found = [kind for kind in sorted(kinds) if kind.startswith(f"{name}-")]
+    return "On " + ", ".join(f"[{kind.removeprefix(f'{name}-')}](#{kind})" for kind in found) if found else ""
+
+
+def _section(name: str, results: Mapping[str, Any] | None, kinds: Iterable[str]) -> str:
     if results is None:
-        return f"## {name}\n\nnot measured"
+        return f"## {name}\n\n{_list_kinds(name, kinds) or 'not measured'}"
     rows = ([cell.replace("|", r"\|") for cell in _cells(row)] for row in results["rows"])
     versions = ", ".join(f"{package} {version}" for package, version in results["versions"].items())
     return f"## {name}\n\n{table(HEADINGS, rows)}\n\n{results['date']}, {results['machine']}; {versions}."
@@ -73,6 +79,7 @@ def render_figures(results: Results) -> str:
     regret = "regret as a part of the peer's: Optuna's TPE, rounds, 60 trials"
     million = "generate, 1,000 regions x 100 rounds x 10 = 1,000,000 trials"
     float32, bf16 = "Adam, float32, no AMX (peer", "Adam, bf16 on AMX (peer"
+    zen, amx = "train_bf16-amd-avx512", "train_bf16-intel-amx"
     lists = "ndcg@20, all countries (peer: floor)"
     lines = (
         f"Better lists: NDCG@20 {figure('study', lists)} for customers of 41 countries, recent popularity "
@@ -91,9 +98,9 @@ def render_figures(results: Results) -> str:
         f"([tuner_held_out]({PAGE}#tuner_held_out))",
         f"Large studies: a graph of a million trials in {figure('orchestration', million)}, with "
         f"{figure('orchestration', million + ': peak memory')} of memory ([orchestration]({PAGE}#orchestration))",
-        f"Training on a processor: a step of a wide autoencoder takes {figure('train_bf16', float32)}, in PyTorch "
-        f"{figure('train_bf16', float32, 'peer')}; in bfloat16 on AMX {figure('train_bf16', bf16)}, in PyTorch's "
-        f"fastest way {figure('train_bf16', bf16, 'peer')} ([train_bf16]({PAGE}#train_bf16))",
+        f"Training on one thread of a processor: a step of a wide autoencoder takes {figure(zen, float32)} on an AMD "
+        f"EPYC (Zen 5), in PyTorch's fastest way {figure(zen, float32, 'peer')}; in bfloat16 on an Intel Xeon with AMX "
+        f"{figure(amx, bf16)}, in PyTorch's {figure(amx, bf16, 'peer')} ([train_bf16]({PAGE}#train_bf16))",
     )
     return "\n".join(f"- {line}" for line in lines)
 

@@ -12,6 +12,7 @@ import pytest
 from scripts.bench.common import harness, processes
 from scripts.bench.common.child import Child
 from scripts.bench.common.kept_runs import KeptRuns
+from scripts.bench.common.processor import describe_processor, name_processor
 
 
 def test_ratio_and_goal():
@@ -161,3 +162,45 @@ def test_a_child_that_takes_too_long_ends_with_what_it_started(child):
         time.sleep(0.01)
     else:
         pytest.fail("the grandchild goes on")
+
+
+def test_rows_measured_alone_take_their_places_among_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
+
+    def finish(ours, *words, more=None, names=("a (peer: float32), wall", "b, wall")):
+        arguments = harness.options("x", ["a"], list(words))
+        rows = [harness.Row(name, ours, 2 * ours, "ms") for name in names]
+        harness.finish("x-amd", rows, arguments, more, merged=True)
+        kept = json.loads((tmp_path / "x-amd.json").read_text())
+        return [(row["workload"], row["ours"]) for row in kept["rows"]]
+
+    assert finish(1.0) == [("a (peer: float32), wall", 1), ("b, wall", 1)]
+    again = finish(2.0, "--only", "a", names=("a (peer: autocast), wall",))
+    assert again == [("a (peer: autocast), wall", 2), ("b, wall", 1)]
+    alone = finish(3.0, "--only", "a", names=("b, wall",), more={"peer": "a later one"})
+    assert alone == [("b, wall", 3)]
+    assert finish(4.0, "--quick", "--only", "a") == alone
+
+
+def test_sides_choose_their_kernels_by_themselves(monkeypatch):
+    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    found = processes.environment({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"})
+    assert {name for name in found if processes.STEERS.match(name)} == {"ONEDNN_MAX_CPU_ISA"}
+    assert found["OPENBLAS_NUM_THREADS"] == "3"
+
+
+ZEN = (
+    "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\n"
+    "model name\t: AMD EPYC\nflags\t\t: {}\n\n"
+)
+
+
+def test_processors_are_told_apart_by_maker_generation_and_instructions():
+    assert describe_processor(ZEN.format("fpu") * 2) == "AMD EPYC family 26 model 2"
+    assert describe_processor("") == "?"
+    found = [name_processor(ZEN.format(flags)) for flags in ("avx2 avx512f", "avx2", "avx2 avx512f amx_bf16", "fpu")]
+    assert found == ["amd-avx512", "amd-avx2", "amd-amx", "amd-narrow"]
+    assert name_processor("vendor_id : GenuineIntel\nflags : amx_bf16\n") == "intel-amx"
+    assert name_processor("") == "other-narrow"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from docs._generate.performance import benchmarks
-from nnlib.cpu.products import obstacle
+from nnlib.cpu.products import has_amx, obstacle
 from regiondag.bake.image import ImageWishes, image_path
 from scripts.bench.common.environments import IMAGES_FOLDER, IMPLICIT_FOLDER, OPTUNA_FOLDER, TORCH_FOLDER
 from scripts.bench.common.processes import REPOSITORY
@@ -44,7 +44,7 @@ def lacks_image() -> str:
 
 
 def lacks_bf16() -> str:
-    return lacks(TORCH_FOLDER)() or obstacle()
+    return lacks(TORCH_FOLDER)() or (obstacle() if has_amx() else "")
 
 
 POOL = pytest.mark.condor
@@ -55,7 +55,7 @@ RUNS = [
     pytest.param("tuner.fidelity", lacks_yahpo, id="tuner_fidelity"),
     pytest.param("sharing", str, id="sharing"),
     pytest.param("sharing.related", lacks_yahpo, id="sharing_related"),
-    pytest.param("cpu.precisions --only one", lacks_bf16, id="train_bf16"),
+    pytest.param("cpu.precisions --only one_images", lacks_bf16, id="train_bf16"),
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("quality.precision", str, id="precision"),
     pytest.param("importing", lacks_pandas, id="importing"),

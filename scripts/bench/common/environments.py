@@ -19,7 +19,7 @@ TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
 IMPLICIT_FOLDER, TORCHVISION_FOLDER = CACHE / "bench-implicit", CACHE / "bench-torchvision"
 IMAGES_FOLDER = CACHE / "bench-images"
 SMAC_FOLDER, AX_FOLDER = CACHE / "bench-smac", CACHE / "bench-ax"
-TORCH, OPTUNA, IMPLICIT, ONNXSCRIPT = "2.13.0", "5.0.0", "0.7.3", "0.7.2"
+TORCH, OPTUNA, IMPLICIT, ONNXSCRIPT = "2.14.1", "5.0.0", "0.7.3", "0.7.2"
 CMAES, SMAC, CONFIGSPACE, AX, BOTORCH = "0.13.1", "2.4.1", "1.2.2", "1.3.1", "0.18.1"
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
+from scripts.bench.common.processor import describe_processor
 
 RESULTS = REPOSITORY / "scripts/bench/results"
 WORK = REPOSITORY / ".bench"  # ignored by git; not /tmp, which DAGMan refuses
@@ -137,13 +138,9 @@ def _row_to_json(row: Row) -> dict[str, Any]:
 
 def machine() -> str:
     """Describe this machine on one line."""
-    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    return f"{cpu}, {os.cpu_count()} cores, {memory:.0f} GB, {platform.freedesktop_os_release().get('PRETTY_NAME')}"
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text(encoding="utf-8").splitlines()
+    system = platform.freedesktop_os_release().get("PRETTY_NAME")
+    return f"{describe_processor()}, {os.cpu_count()} cores, {memory:.0f} GB, {system}"
 
 
 def versions() -> dict[str, str]:
@@ -183,20 +180,49 @@ def options(bench: str, groups: Iterable[str], argv: Sequence[str] | None = None
 
 
 def finish(
-    bench: str, rows: Sequence[Row], arguments: argparse.Namespace, more: Mapping[str, object] | None = None
+    bench: str,
+    rows: Sequence[Row],
+    arguments: argparse.Namespace,
+    more: Mapping[str, object] | None = None,
+    *,
+    merged: bool = False,
 ) -> int:
-    """Print the table and keep the results, with `more` besides; 1 if a goal is missed or a row is not measured."""
+    """Print the table and keep the results, with `more` besides; 1 if a goal is missed or a row is not measured.
+
+    Results that are `merged` are kept, too, where only some rows were measured.
+    """
     if arguments.quick:  # goals are for the full sizes
         rows = [replace(row, goal=None, goal_is_ratio=False) for row in rows]
     print(table(rows))
-    text = json.dumps({**to_json(bench, rows), **(more or {})}, indent=1, ensure_ascii=False) + "\n"
-    # Curves take a line each.
-    text = re.sub(r"\[\s+([-\d.e,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    made, kept = {**to_json(bench, rows), **(more or {})}, RESULTS / f"{bench}.json"
     if arguments.json:
-        arguments.json.write_text(text, encoding="utf-8")
-    if not arguments.quick and arguments.only is None:
-        (RESULTS / f"{bench}.json").write_text(text, encoding="utf-8")
+        arguments.json.write_text(_text(made), encoding="utf-8")
+    if not arguments.quick and (merged or arguments.only is None):
+        if merged and arguments.only is not None and kept.exists():
+            made = merge(json.loads(kept.read_text(encoding="utf-8")), made)
+        kept.write_text(_text(made), encoding="utf-8")
     return int(any(row.met is False or row.ours is None for row in rows))
+
+
+def _text(made: Mapping[str, Any]) -> str:
+    """Return results as they are kept; curves take a line each."""
+    text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+    return re.sub(r"\[\s+([-\d.e,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+
+
+def merge(kept: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return results with the rows that were kept before and not made anew, whichever form of the peer they name.
+
+    Rows of another machine, or with other versions, are not kept.
+    """
+    apart = ("date", "rows")
+    same = all(kept.get(key) == made.get(key) for key in {*kept, *made}.difference(apart))
+    rows = {_name_row(row): row for row in (*(kept["rows"] if same else ()), *made["rows"])}
+    return {**made, "rows": list(rows.values())}
+
+
+def _name_row(row: Mapping[str, Any]) -> str:
+    return re.sub(r" \(peer: [^)]*\)", "", row["workload"])
 
 
 class Bench(Generic[Sizes]):
@@ -223,12 +249,16 @@ def main(
     quick: Sizes,
     *,
     kept: bool = False,
+    merged: bool = False,
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Measure and print, in an empty folder; in one that stays where runs are `kept`, unless they are quick ones."""
+    """Measure and print, in an empty folder; in one that stays where runs are `kept`, unless they are quick ones.
+
+    Where results are `merged`, those of some rows take their places among those of the others.
+    """
     arguments = options(name, made.group_names(), argv)
     with work_area() as scratch:
         area = WORK / name if kept and not arguments.quick else scratch
         bench = made(area, quick if arguments.quick else full)
         rows = measure_groups({group: getattr(bench, group) for group in made.group_names()}, arguments.only)
-        return finish(name, rows, arguments, bench.details(rows))
+        return finish(name, rows, arguments, bench.details(rows), merged=merged)

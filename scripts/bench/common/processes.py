@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import IO
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+# What would choose other kernels than a library does by itself; who sets them would measure something else.
+STEERS = re.compile(r"(?:BLIS|MKL|NVPL_BLAS|OPENBLAS)_(?!NUM_THREADS)|(?:ONE)?DNN(?:L|_)")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -38,9 +41,13 @@ def module(name: str, *words: str | Path, python: str | Path = sys.executable) -
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment in which every side finds the checkout's packages, whatever folder it runs in."""
+    """Return the environment in which every side finds the checkout's packages, whatever folder it runs in.
+
+    Libraries of products choose their kernels themselves in it, by the processor.
+    """
     paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(more or {})}
+    own = {name: value for name, value in os.environ.items() if not STEERS.match(name)}
+    return {**own, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(more or {})}
 
 
 def measure(

@@ -21,6 +21,7 @@ from nnlib.model import batches  # noqa: E402
 from nnlib.model.examples import examples_of  # noqa: E402
 from nnlib.model.network import create  # noqa: E402
 from nnlib.prediction import predictor  # noqa: E402
+from nnlib.util.blas import find_kernels  # noqa: E402
 from scripts.bench.common.nnlib_side import network_spec, problem_of, rows_of  # noqa: E402
 from scripts.bench.common.workload import TOP, Work, activations, widths  # noqa: E402
 from scripts.bench.cpu.serve import serve  # noqa: E402
@@ -31,10 +32,10 @@ def main() -> None:
     work = Work(**json.loads(sys.argv[1]))
     with workers(THREADS) as each:
         if work.kind == TOP:
-            serve(work, ranking(work, each))
+            serve(work, ranking(work, each), about=find_kernels())
         else:
             step, settle = training(work, each)
-            serve(work, step, settle)
+            serve(work, step, settle, find_kernels())
 
 
 def training(work: Work, each: Each) -> tuple[Callable[[], float], Callable[[], None]]:

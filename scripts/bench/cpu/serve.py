@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from scripts.bench.common import workload
 from scripts.bench.common.workload import MEMORY, STEP, Work
 
 
-def serve(work: Work, step: Callable[[], float], settle: Callable[[], None] = lambda: None) -> None:
-    """Answer commands: STEP with milliseconds a step, CPU and wall; MEMORY with the most so far."""
+def serve(
+    work: Work,
+    step: Callable[[], float],
+    settle: Callable[[], None] = lambda: None,
+    about: Mapping[str, str] | None = None,
+) -> None:
+    """Say what there is `about` this side, and answer: STEP with milliseconds, CPU and wall; MEMORY with the most."""
     for _ in range(work.warm):
         step()
 
@@ -26,4 +31,4 @@ def serve(work: Work, step: Callable[[], float], settle: Callable[[], None] = la
         settle()
         return {"mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
-    workload.serve({}, {STEP: timed, MEMORY: memory})
+    workload.serve(about or {}, {STEP: timed, MEMORY: memory})

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
+from nnlib.util.blas import OPENBLAS
 from scripts.bench.common.child import Child
 from scripts.bench.common.environments import torch_python
 from scripts.bench.common.processes import ONE_THREAD, NotMeasuredError
@@ -19,6 +20,7 @@ from scripts.bench.common.workload import MEMORY, STEP, Work
 
 OTHERS = 0.1  # part of the processors' time that other programs may take while wall time is measured
 PATIENCE = 120  # seconds after which busy rounds are no longer tried again
+FEW = 5  # steps and rounds by which the peer's fastest precision is found
 ANSWER = 600.0  # seconds that a side may take to get ready, or for a command
 
 Found = TypeVar("Found")  # what one round gives
@@ -43,8 +45,8 @@ class Sides:
 
     def __init__(self, work: Work, ours: Child, peers: Mapping[str, Child]) -> None:
         self._work, self._peers, self._all = work, list(peers), (ours, *peers.values())
-        for side in self._all:
-            side.answer(ANSWER)
+        said = [side.answer(ANSWER) for side in self._all]
+        self.kernels = str(said[0].get(OPENBLAS, ""))  # of ours
 
     def in_turn(self, rounds: int) -> Turn:
         """Return the round whose ratio to the peer that is fastest in the median is the median.
@@ -70,20 +72,38 @@ class Sides:
         return ours, peer
 
 
+def find_fastest(work: Work, precisions: Sequence[str], peers_env: Mapping[str, str] | None = None) -> str:
+    """Return the precision in which PyTorch is fastest, by the best of some rounds after a few steps, one by one.
+
+    So the others need no memory beside the two that are measured, and no long time to warm up.
+    """
+    clock = "cpu" if work.threads == 1 else "wall"
+    spent = {}
+    for name in precisions:
+        short = replace(work, precision=name, warm=min(work.warm, FEW))
+        with _peer(short, peers_env) as peer:
+            peer.answer(ANSWER)
+            spent[name] = min(peer.ask(STEP, ANSWER)[clock] for _ in range(FEW))
+    return min(spent, key=lambda name: spent[name])
+
+
 @contextmanager
 def sides(
     work: Work, precisions: Sequence[str] = ("float32",), peers_env: Mapping[str, str] | None = None
 ) -> Iterator[Sides]:
     """Give all sides of a workload: ours, and PyTorch in some precisions."""
-    env = dict.fromkeys(ONE_THREAD, str(work.threads))
     with ExitStack() as stack:
-        peers = {}
-        for name in precisions:
-            arguments = replace(work, precision=name).arguments()
-            child = Child(torch_python(), "cpu.peer", arguments, env={**env, **(peers_env or {})})
-            peers[name] = stack.enter_context(child)
-        ours = stack.enter_context(Child(sys.executable, "cpu.ours", work.arguments(), env=env))
+        peers = {name: stack.enter_context(_peer(replace(work, precision=name), peers_env)) for name in precisions}
+        ours = stack.enter_context(Child(sys.executable, "cpu.ours", work.arguments(), env=_threads(work)))
         yield Sides(work, ours, peers)
+
+
+def _peer(work: Work, env: Mapping[str, str] | None) -> Child:
+    return Child(torch_python(), "cpu.peer", work.arguments(), env={**_threads(work), **(env or {})})
+
+
+def _threads(work: Work) -> dict[str, str]:
+    return dict.fromkeys(ONE_THREAD, str(work.threads))
 
 
 def quiet_rounds(threads: int, rounds: int, measure: Callable[[], tuple[Found, float, float]]) -> list[Found]:
