@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fetch the wheels that the recipe unpacks on a machine that has booted: for Packer and EC2 Image Builder.
+# Fetch the wheels that the recipe unpacks on a machine that has booted: for Packer and EC2 Image Builder; and lay
+# nnlib's kernels beside them, with which workers test their GPUs.
 # (`regiondag bake image` fetches its own.)
 #
 # usage: wheels.sh [PYTHON]       version of the image's Python: 3.13 (default; Debian 13) or 3.14
@@ -23,4 +24,10 @@ for list in "$here"/provision/requirements*.txt; do
         --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_24_x86_64 \
         --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
         --requirement "$list" --dest "$here/wheels"
+done
+for kernels in "$here/../kernels" "$here/../../nnlib/kernels"; do # of a checkout, of an installed wheel
+    [ -d "$kernels" ] || continue
+    mkdir -p "$here/wheels/kernels"
+    cp "$kernels"/*.cu "$kernels"/*.cuh "$here/wheels/kernels"
+    break
 done

@@ -192,6 +192,19 @@ install_fabric_manager() {
     say "no fabric manager of version $version to be had; this image is not for P4, P5.48xlarge and P6"
 }
 
+# nnlib's kernels, with which the self-test keeps GPUs busy: whoever starts the recipe lays them among the wheels.
+install_kernels() {
+    sources=$here/../wheels/kernels
+    kernels=$root/usr/local/libexec/regiondag/kernels
+    rm -rf "$kernels"
+    if [ ! -d "$sources" ]; then
+        say "nnlib's kernels are not in $sources: the self-test at boot will do without them, and say so"
+        return
+    fi
+    mkdir -p "$kernels"
+    install -m 644 "$sources"/*.cu "$sources"/*.cuh "$kernels"
+}
+
 hold() {
     dpkg-query --show --showformat '${Package}\t${db:Status-Status}\n' 'linux-image-*' 'linux-headers-*' 'nvidia-*' \
         'libcuda1' 'libnvidia-*' 'firmware-nvidia-*' 'nvlsm' 2>/dev/null | awk '$2 == "installed" { print $1 }' |
@@ -243,6 +256,7 @@ if [ -e "$root/usr/lib/systemd/system/nvidia-persistenced.service" ]; then
 fi
 sh "$here/unpack-wheels.sh" "$here/$wheels"
 check_cupy
+install_kernels
 install_fabric_manager
 # An upgrade of one without the other would leave a machine without its GPU. One that stays itself must go on getting
 # its kernel's security updates.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -172,6 +173,25 @@ def test_closed(root):
     assert done.stdout.splitlines()[-1] == f"50-driver: nvidia-current 550.163.01 for kernel {KERNEL}"
     assert "CuPy works" in done.stdout
     assert list(root.folder.glob("usr/local/lib/python3.*/dist-packages/cupy/__init__.py"))
+
+
+def test_nnlibs_kernels_come_along_where_they_were_laid_among_the_wheels(root):
+    root.builds("nvidia-current")
+    root.add_wheels()
+    (root.wheels / "kernels").mkdir()
+    for name in ("gather.cu", "batch.cuh"):
+        (root.wheels / "kernels" / name).write_text(name)
+    assert "will do without them" not in root.run("closed").stdout
+    kernels = root.folder / "usr/local/libexec/regiondag/kernels"
+    assert {path.name: path.stat().st_mode & 0o777 for path in kernels.iterdir()} == {
+        "gather.cu": 0o644,
+        "batch.cuh": 0o644,
+    }
+    shutil.rmtree(root.wheels / "kernels")
+    done = root.run("closed")
+    assert done.returncode == 0
+    assert f"50-driver: nnlib's kernels are not in {root.wheels.parent}/provision/../wheels/kernels" in done.stdout
+    assert not kernels.exists()
 
 
 def test_a_machine_that_stays_itself_goes_on_getting_kernels(root):

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from tests.ami.gpu_fakes import LIBEXEC, RECORDED, load, pci_device, program
 from tests.ami.smi_forms import UUIDS, answer, gpu
 
-GOOD = {"sum": 6, "expected": 6, "multiplied": True, "launches_per_second": 90000.0, "wrong": 0}
+GOOD = {"sum": 6, "expected": 6, "multiplied": True, "launches_per_second": 90000.0, "wrong": 0, "kernels": []}
 INFORMATION = "Model: \t\t NVIDIA A10G\nGPU UUID: \t GPU-1\nGPU Firmware: \t {}\nGPU Excluded:\t No\n"
 
 CUPY = '''"""As much of CuPy as gpu-check.py uses, by NumPy; FAULT plants one."""
@@ -50,6 +51,8 @@ class cuda:
         def getDeviceCount():
             visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
             return len(visible.split(",")) if visible else int(os.environ.get("GPUS", "1"))
+    class compiler:
+        class CompileException(Exception): pass
 
 known = {}
 def matmul(a, b, out=None):
@@ -74,10 +77,33 @@ class RawKernel:
         if fault == "nan": array[-1] = numpy.nan
 '''
 
+BURN = '''"""nnlib's kernels as gpu-check.py sees them; test_gpu_burn.py runs the real ones."""
+import os, cupy
+from pathlib import Path
+KERNELS = Path(__file__).parent
+fault = os.environ.get("FAULT", "")
+
+def make_work():
+    if fault == "no compiler": raise cupy.cuda.compiler.CompileException("kern.cu(1): error: what?\\nand more")
+    return []
+
+class KernelBurn:
+    def __init__(self, cupy, number, all_work): self.number, self.wrong, self.calls = number, set(), 0
+    def launch(self): self.calls += 1
+    def look(self):
+        assert self.calls
+        if fault == "kernels" and self.number == 0: self.wrong |= {"mul_c", "gather"}
+'''
+
 
 @pytest.fixture
-def selftest() -> ModuleType:
-    return load("selftest")
+def selftest(machine: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The program, with the others of its folder beside it."""
+    shutil.copytree(LIBEXEC, machine / "libexec")
+    (machine / "libexec/gpu_burn.py").write_text(BURN)
+    loaded = load("selftest")
+    monkeypatch.setattr(loaded, "CHECK", machine / "libexec/gpu-check.py")
+    return loaded
 
 
 @pytest.fixture
@@ -194,7 +220,7 @@ def test_a_gpu_that_cuda_does_not_see(selftest, machine):
 
 
 def said(*gpus: dict[str, object]) -> str:
-    return json.dumps({"gpus": gpus, "under_load": ""})
+    return json.dumps({"gpus": gpus, "under_load": "", "no_kernels": ""})
 
 
 def test_the_slowest_of_many_gpus_counts(selftest):
@@ -228,7 +254,7 @@ def test_no_output_breaks_the_judge(values):
 
 def test_a_slow_machine_is_measured_by_fewer_calls(machine):
     code = (
-        "import importlib.util, json;"
+        f"import importlib.util, json, sys; sys.path.append({str(LIBEXEC)!r});"
         f"spec = importlib.util.spec_from_file_location('check', {str(LIBEXEC / 'gpu-check.py')!r});"
         "check = importlib.util.module_from_spec(spec); spec.loader.exec_module(check);"
         "print(json.dumps(check.launches_per_second(0.1)))"
@@ -318,6 +344,24 @@ def test_a_gpu_that_computes_wrongly_under_load_is_not_offered(selftest, two, mo
     assert "numbers of matrix products came out wrong" in config["RegiondagSickGPUs"]
     if fault == "first product":  # of both
         assert config["SelfTest"].startswith('"failed: every GPU is sick: ')
+
+
+def test_a_gpu_that_runs_nnlibs_kernels_wrongly_is_not_offered(selftest, two, monkeypatch):
+    monkeypatch.setenv("FAULT", "kernels")
+    code, config = run(selftest, two)
+    assert (code, config["SelfTest"], config["OFFLINE_MACHINE_RESOURCE_GPUs"]) == (0, '"passed"', "GPU-a0223334")
+    assert config["RegiondagSickGPUs"] == '"GPU-a0223334: nnlib\'s kernels compute wrongly: gather, mul_c"'
+
+
+def test_kernels_that_are_missing_or_do_not_compile_are_said_and_refuse_nothing(selftest, two, monkeypatch):
+    monkeypatch.setenv("FAULT", "no compiler")
+    _, config = run(selftest, two)
+    said = "nnlib's kernels did not burn: CompileException: kern.cu(1): error: what? and more"
+    assert (config["SelfTest"], config["RegiondagGPUWarnings"]) == ('"passed"', f'"{said}"')
+    shutil.copy(LIBEXEC / "gpu_burn.py", two / "libexec")
+    _, config = run(selftest, two)
+    said = "nnlib's kernels did not burn: this image has none"
+    assert (config["SelfTest"], config["RegiondagGPUWarnings"]) == ('"passed"', f'"{said}"')
 
 
 def test_what_nvidia_smi_says_under_load_counts(selftest, two, monkeypatch):

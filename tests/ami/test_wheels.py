@@ -46,6 +46,23 @@ def test_every_list_of_the_recipe_is_fetched_for_the_images_python(fetch):
     assert not old.exists()
 
 
+@pytest.mark.parametrize("place", ["kernels", "nnlib/kernels", ""])
+def test_nnlibs_kernels_are_laid_beside_them(fetch, place):
+    """As they lie in a checkout, in an installed wheel, and not at all."""
+    ami = fetch.folder / ("regiondag/ami" if place.startswith("nnlib") else "ami")
+    ami.mkdir(parents=True)
+    shutil.copy(AMI / "wheels.sh", ami)
+    (ami / "provision").symlink_to(AMI / "provision")
+    if place:
+        (fetch.folder / place).mkdir(parents=True)
+        for name in ("gather.cu", "batch.cuh", "README.md"):
+            (fetch.folder / place / name).touch()
+    env = {**os.environ, "PIP": str(fetch.folder / "pip")}
+    assert subprocess.run(["sh", ami / "wheels.sh"], env=env, check=False).returncode == 0
+    laid = {path.name for path in (ami / "wheels/kernels").glob("*")}
+    assert laid == ({"gather.cu", "batch.cuh"} if place else set())
+
+
 def test_debian_13_is_the_default(fetch):
     assert fetch().returncode == 0
     assert "--python-version 3.13 " in (fetch.folder / "called").read_text()

@@ -210,6 +210,7 @@ RUNTIME: dict[str, Callable[..., Any]] = {
     "memcpy2DAsync": copy_rows,
     "memcpyAsync": copy,
     "memsetAsync": fill,
+    "pointerGetMemoryType": lambda place: 0,  # that of this machine which is not pinned
     "setDevice": lambda device: None,
     "streamBeginCapture": lambda stream: Stream.by_pointer[stream].begin_capture(),
     "streamCreateWithFlags": create_stream,

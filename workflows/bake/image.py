@@ -71,6 +71,11 @@ class ImageWishes:
         gpu = (name,) if self.driver != "none" else ()
         return ("requirements.txt", "requirements-worker.txt", *gpu)
 
+    @property
+    def kernels(self) -> tuple[Path, ...]:
+        """The sources of nnlib's kernels, with which a worker's self-test keeps its GPUs busy."""
+        return tuple(sorted(resource_dir("kernels").glob("*.cu*"))) if self.driver != "none" else ()
+
 
 def image_hash(wishes: ImageWishes) -> str:
     """Return twelve digits that change with any file or option of the recipe, and with how the disk is made."""
@@ -78,7 +83,8 @@ def image_hash(wishes: ImageWishes) -> str:
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
     makers = [sha256_of(Path(__file__).with_name(name)) for name in ("disk.py", "bill.py")]
     source = (sha256_of(wishes.apt_source),) if wishes.apt_source else ()
-    return recipe_hash(files, wishes.suite, *wishes.options, *makers, *source, base=folder)
+    kernels = [sha256_of(path) for path in wishes.kernels]
+    return recipe_hash(files, wishes.suite, *wishes.options, *makers, *source, *kernels, base=folder)
 
 
 def check_apt_source(path: Path) -> Path:
@@ -174,6 +180,7 @@ def _make(work: Path, wishes: ImageWishes, output: IO[str], step: Tell) -> Path:
     step("fetching Python wheels")
     for name in wishes.requirements:
         fetch_wheels(recipe / name, work / "wheels", output, PYTHONS[wishes.suite])
+    lay_kernels(wishes, work / "wheels/kernels")
     components = FREE if wishes.driver == "none" else NOT_FREE
     target = Target(wishes.options, components, owners=True, apt_source=wishes.apt_source)
     run_mmdebstrap(wishes.suite, recipe, work, output, step, target)
@@ -182,6 +189,13 @@ def _make(work: Path, wishes: ImageWishes, output: IO[str], step: Tell) -> Path:
     image.mkdir()
     make_disk(root_in(work), image / "disk.raw", output)
     return image
+
+
+def lay_kernels(wishes: ImageWishes, folder: Path) -> None:
+    """Copy the kernels that the image is to have into a new folder; none: no folder."""
+    for path in wishes.kernels:
+        folder.mkdir(exist_ok=True)
+        shutil.copy(path, folder)
 
 
 def _manifest(work: Path, wishes: ImageWishes) -> tuple[Manifest, list[Package]]:

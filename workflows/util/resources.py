@@ -6,12 +6,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-ResourceName = Literal["templates", "ami", "scripts", "examples"]
+ResourceName = Literal["templates", "ami", "scripts", "examples", "kernels"]
 
 
 def resource_dir(name: ResourceName) -> Path:
     """Return the folder `name`, in a checkout, an editable install or an installed wheel."""
-    installed = files("regiondag") / name
+    installed = files("nnlib" if name == "kernels" else "regiondag") / name
     if installed.is_dir():
         return Path(str(installed))
     beside = Path(__file__).resolve().parents[2] / name

@@ -70,6 +70,22 @@ def test_wishes_become_arguments_and_lists_of_wheels() -> None:
         assert all((resource_dir("ami") / "provision" / name).is_file() for name in wishes.requirements)
 
 
+def test_an_image_with_a_driver_has_nnlibs_kernels_and_follows_them(recipe: Path, tmp_path: Path) -> None:
+    for name in ("gather.cu", "batch.cuh", "README.md"):
+        (recipe / name).write_text(name)
+    none, closed = ImageWishes(), ImageWishes(driver="closed")
+    for wishes in (none, closed):
+        (tmp_path / wishes.driver).mkdir()
+        baking.lay_kernels(wishes, tmp_path / wishes.driver / "kernels")
+    assert not (tmp_path / "none/kernels").exists()
+    assert {path.name for path in (tmp_path / "closed/kernels").iterdir()} == {"gather.cu", "batch.cuh"}
+    before = [baking.image_hash(wishes) for wishes in (none, closed)]
+    (recipe / "batch.cuh").write_text("edited")
+    after = [baking.image_hash(wishes) for wishes in (none, closed)]
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+
+
 def test_what_the_recipe_recorded_is_read_back() -> None:
     text = 'HTCONDOR=23.9.6\nPCI_OPTION="known: driver 418 honours NVreg_CheckPCIConfigSpace=0"\n\nSUITE=trixie\n'
     assert baking.read_image_facts(text) == {

@@ -1,9 +1,9 @@
 """Compute on every GPU of this machine, time short kernel launches, keep all busy for seconds; print one line of JSON.
 
-usage: gpu-check.py SECONDS     how long all GPUs multiply matrices together
+usage: gpu-check.py SECONDS     how long all GPUs are kept busy together
 
 Run by selftest.py, in a process of its own, for a broken GPU may crash or hang whoever touches it. The only program of
-the boot that needs CuPy.
+the boot that needs CuPy. The burn is products of matrices by cuBLAS and, where the image has them, nnlib's kernels.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import cupy
+from gpu_burn import KERNELS, KernelBurn, make_work
 
 COUNT = 1 << 20  # numbers that are added
 ARRAYS, CALLS = 128, 1000  # as in 2014: each array is multiplied a thousand times, one launch each
@@ -86,7 +88,18 @@ class Burn:
             self.wrong = self.wrong + (self.product != self.first).sum()
 
 
-def burn(count: int, seconds: float) -> tuple[list[int], str]:
+def start_kernels(count: int) -> tuple[list[KernelBurn], str]:
+    """Return nnlib's kernels on so many GPUs; or none, and why: that is no fault of a GPU."""
+    if not KERNELS.is_dir():
+        return [], "this image has none"
+    try:
+        all_work = list(make_work())
+        return [KernelBurn(cupy, number, all_work) for number in range(count)], ""
+    except (OSError, cupy.cuda.compiler.CompileException) as error:
+        return [], f"{type(error).__name__}: {error}"
+
+
+def burn(count: int, kernels: Sequence[KernelBurn], seconds: float) -> tuple[list[int], str]:
     """Keep so many GPUs busy together; return how many numbers of each were wrong, and nvidia-smi's XML meanwhile."""
     burns = [Burn(number) for number in range(count)]
     begin, asked = time.perf_counter(), None
@@ -95,8 +108,12 @@ def burn(count: int, seconds: float) -> tuple[list[int], str]:
         while elapsed < seconds or (asked and asked.poll() is None and elapsed < seconds + SMI_SECONDS):
             for each in burns:
                 each.multiply()
+            for own in kernels:
+                own.launch()
             for each in burns:
                 each.device.synchronize()
+            for own in kernels:
+                own.look()
             elapsed = time.perf_counter() - begin
             if asked is None and elapsed > seconds / 2:
                 with contextlib.suppress(OSError):
@@ -120,10 +137,16 @@ def main(seconds: float) -> dict[str, Any]:
     """Return what was found of each GPU, and what nvidia-smi said under load."""
     count = cupy.cuda.runtime.getDeviceCount()
     results = [check(number) for number in range(count)]
-    wrong, said = burn(count, seconds)
+    kernels, missing = start_kernels(count)
+    wrong, said = burn(count, kernels, seconds)
+    bad_kernels = [sorted(own.wrong) for own in kernels] or [[] for _ in range(count)]
     return {
-        "gpus": [{**result, "wrong": bad} for result, bad in zip(results, wrong, strict=True)],
+        "gpus": [
+            {**result, "wrong": bad, "kernels": own}
+            for result, bad, own in zip(results, wrong, bad_kernels, strict=True)
+        ],
         "under_load": said,
+        "no_kernels": missing,
     }
 
 

@@ -51,6 +51,7 @@ class Found:
     launches_per_second: float | None = None  # of the slowest GPU
     faults: tuple[str, ...] = ()  # what is wrong with each GPU that was looked at, empty where nothing is
     under_load: str = ""  # nvidia-smi's XML of that time
+    no_kernels: str = ""  # why nnlib's kernels did not burn; empty: they did
 
 
 def judge(text: str, gpus: int) -> Found:
@@ -58,24 +59,27 @@ def judge(text: str, gpus: int) -> Found:
     try:
         values = json.loads(text)
         results = [_result(each) for each in values["gpus"]]
-        under_load = str(values["under_load"])
+        under_load, no_kernels = str(values["under_load"]), str(values["no_kernels"])
     except (ValueError, TypeError, KeyError) as error:
         return Found(f"the GPU check printed what cannot be understood ({type(error).__name__}: {error})")
     slowest = min((rate for _, rate in results if rate is not None), default=None)
     failure = "" if len(results) == gpus else f"CUDA sees {len(results)} GPU(s), the PCI bus {gpus}"
-    return Found(failure, slowest, tuple(problem for problem, _ in results), under_load)
+    return Found(failure, slowest, tuple(problem for problem, _ in results), under_load, no_kernels)
 
 
 def _result(values: Mapping[str, Any]) -> tuple[str, float | None]:
     """Return what is wrong with a GPU, or nothing; and its launches a second."""
     rate, wrong = float(values["launches_per_second"]), int(values["wrong"])
+    kernels = ", ".join(map(str, values["kernels"]))
     if not math.isfinite(rate) or rate <= 0:
         return f"its launches a second came out as {rate}", None
     if values["sum"] != values["expected"]:
         return f"a sum came out as {values['sum']}, not {values['expected']}", rate
     if values["multiplied"] is not True:
         return "multiplied numbers came out wrong", rate
-    return (f"{wrong} numbers of matrix products came out wrong" if wrong else ""), rate
+    if wrong:
+        return f"{wrong} numbers of matrix products came out wrong", rate
+    return (f"nnlib's kernels compute wrongly: {kernels}" if kernels else ""), rate
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,8 @@ def examine_gpus(count: int, python: str, patience: Patience) -> Health:
     # CUDA's order is not nvidia-smi's, but for the GPUs that are named. One with MIG is seen by its parts.
     visible = ",".join(gpu.uuid for gpu in well) if gpus and not any(gpu.has_mig for gpu in gpus) else ""
     found = check_gpus(count - (len(gpus) - len(well)) if visible else count, python, patience, visible)
+    if found.no_kernels:
+        silence = (*silence, f"nnlib's kernels did not burn: {found.no_kernels}")
     if visible and len(found.faults) == len(well):
         computed = [
             Gpu(gpu.uuid, gpu.address, gpu.has_mig, (fault,) if fault else ())
