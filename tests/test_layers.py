@@ -91,6 +91,7 @@ SHARED = (
     "families.fit",
     "families.legal",
     "inspection.gpus_plan",
+    "inspection.output_bound",
     "inspection.scaling",
     "families.model_file",
     "onnx_files.write",

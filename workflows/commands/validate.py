@@ -22,11 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the study and its data, and say what it amounts to."""
     from regiondag.config.load_checked import load_checked
+    from regiondag.generate.output_bound import describe_bounds
 
     checked = load_checked(arguments.study)
     config, files = checked.config, checked.summaries
     for note in checked.notes:
         print(note, file=sys.stderr)
+    if bounds := describe_bounds(config, files):
+        print(bounds, file=sys.stderr)
     trials = sum(region.search.trials for region in config.regions)
     print(f"{arguments.study}: {len(config.regions)} regions, {trials} trials, {len(files)} data files: all good")
     return 0

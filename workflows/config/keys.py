@@ -175,7 +175,10 @@ JOB: Keys = {
     "max_output": Key(
         _job.max_output,
         size(SMALLEST),
-        "The most that a job may bring back, else it is removed and its trial has failed; by default as `disk`.",
+        "The most that a job may bring back, else it is removed and its trial has failed; by default twice what models "
+        "and checkpoints can be with the largest hyperparameters, and 144 MB for logs, but no more than `disk`; of "
+        "programs, and of networks whose shape is searched by more than units or is that of a model to start from, as "
+        "`disk`.",
     ),
     "deadline": Key(
         _job.deadline,

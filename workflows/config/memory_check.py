@@ -40,7 +40,7 @@ def find_large(regions: Sequence[Region], summaries: Mapping[Path, DataSummary])
         first = {
             family: max(_bytes(one, size) for one in points) for family, points in _first_by_family(region).items()
         }
-        most = {family: _bytes(_largest(region.search.space, family), size) for family in first}
+        most = {family: _bytes(largest_point(region.search.space, family), size) for family in first}
         blend = sum(first.values()) - (len(first) - 1) * before(size)
         large = {family: count for family, count in most.items() if count > _most(region)}
         if region.search.blends and len(first) > 1 and blend > _most(region):
@@ -74,7 +74,7 @@ def _first_by_family(region: Region) -> dict[str, list[Point]]:
     return found
 
 
-def _largest(space: Space, family: str) -> Point:
+def largest_point(space: Space, family: str) -> Point:
     """Return where a family takes most: what has a number takes the more, the larger it is."""
     mine = [one for one in space if (FAMILY, family) in ((name, value) for name, of in one.when for value in of)]
     return {FAMILY: family, **{one.name: largest_value(one) for one in mine}}

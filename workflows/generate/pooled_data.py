@@ -6,20 +6,26 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regiondag.errors import ConfigError
 from regiondag.run.layout import RegionFolder
 from regiondag.study.model import Region
 
+if TYPE_CHECKING:
+    from nnlib.data.file import DataSummary
 
-def write_merged(region: Region, folder: RegionFolder) -> dict[str, dict[Path, tuple[int, int]]]:
+
+def write_merged(
+    region: Region, folder: RegionFolder
+) -> tuple[dict[str, dict[Path, tuple[int, int]]], dict[Path, DataSummary]]:
     """Merge a region's parts out of other regions' files into its folder; for most there is nothing to do.
 
-    Return for each part which examples come from which file, as the first and the one after the last. ConfigError when
-    the files, or the network and all of them together, do not fit.
+    Return for each part which examples come from which file, as the first and the one after the last, and what the new
+    files hold. ConfigError when the files, or the network and all of them together, do not fit.
     """
     if not region.merged:
-        return {}
+        return {}, {}
     from nnlib.data.file import check_data_file  # with NumPy and netCDF4
     from nnlib.errors import DataError
     from regiondag.trainers.trainer import trainer_of
@@ -34,7 +40,7 @@ def write_merged(region: Region, folder: RegionFolder) -> dict[str, dict[Path, t
     misfits = [text.replace(f"{folder.path}/", "") for text in trainer.misfits(summaries)]
     if misfits:
         raise ConfigError(misfits)
-    return rows
+    return rows, summaries
 
 
 def _merge(files: Sequence[Path], out: Path, units_of: Sequence[Path]) -> dict[Path, tuple[int, int]]:

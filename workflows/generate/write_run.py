@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import CONTAINER_FILE, ENVIRONMENT_FILE, INIT_FILE, Recipe, sha256_of
+from nnlib.data.file import DataSummary
 from nnlib.spec.network import read_json
 from nnlib.util.files import appearing, link_or_copy, write_atomically
 from nnlib.util.os_errors import describe
@@ -23,6 +24,7 @@ from regiondag.condor.versions import Version, show_version
 from regiondag.errors import RegiondagError
 from regiondag.generate.bundle import archives_of, pack_manager, pack_worker
 from regiondag.generate.item_names import find_items
+from regiondag.generate.output_bound import Bounds
 from regiondag.generate.plan import Plan, build_plan
 from regiondag.generate.pooled_data import write_merged
 from regiondag.generate.provenance import read_commits, read_library_versions
@@ -58,11 +60,12 @@ def create_run(
     progress: Progress,
     earlier: Mapping[str, str] | None = None,
     image: str = "",
+    summaries: Mapping[Path, DataSummary] | None = None,
 ) -> RunFolder:
     """Write a new run directory below `runs` and return it; nothing is left of it when that fails.
 
     `incumbents` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
-    `image` is what is known of the pool's image.
+    `image` is what is known of the pool's image, `summaries` what data files hold, which bounds what jobs bring back.
     """
     plan = build_plan(config)
     environments, bundles = provide_all(config.regions, tell), provide_pythons(config.regions, tell)
@@ -76,7 +79,9 @@ def create_run(
         ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
-        _Writer(part, run, plan, htcondor, incumbents, earlier or {}, image, environments, bundles).write(progress)
+        _Writer(
+            part, run, plan, htcondor, incumbents, earlier or {}, image, environments, bundles, summaries or {}
+        ).write(progress)
     return run
 
 
@@ -111,6 +116,7 @@ class _Writer:
         image: str,
         environments: Mapping[str, Path],
         bundles: Mapping[str, Bundle],
+        summaries: Mapping[Path, DataSummary],
     ) -> None:
         self.part = RunFolder(part)
         self.run = run
@@ -121,6 +127,7 @@ class _Writer:
         self.image = image
         self.environments = environments
         self.bundles = bundles
+        self.bounds = Bounds(summaries)
         self.archives = (pack_manager(archives_of(run.path.parent)), pack_worker())
         self.created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
@@ -148,6 +155,7 @@ class _Writer:
         for done, region in enumerate(regions):
             progress(done, len(regions))
             self._write_region(region, done)
+        self.plan = build_plan(replace(self.plan.config, regions=tuple(map(self.bounds.apply, regions))))
         self._render()
         progress(len(regions), len(regions))
         _write_json(self.part.manifest, self._manifest())
@@ -169,7 +177,7 @@ class _Writer:
             self._copy(self.bundles[region.slug].file, folder.python_bundle)
         for copy, source in copies.items():
             self._copy(source, copy)
-        rows = write_merged(region, folder)
+        rows, merged = write_merged(region, folder)
         made = [*map(folder.data, rows), *trainer.write(folder)]
         for file in made:
             self._note(self._inside(file))
@@ -181,6 +189,7 @@ class _Writer:
         window = None if region.served_by else _first_day(folder.data("valid"))
         first = _first_points(region, incumbent, own)
         first = first if window is not None else drop_repeated(first)
+        region = self.bounds.bind(region, merged, first, [recipe, *own.values()])
         spec = spec_of(self.plan.config.name, region, inside, position, first, shape, recipe, self.plan.config)
         spec = replace(
             spec,

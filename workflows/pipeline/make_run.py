@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nnlib.data.file import DataSummary
 from nnlib.util.terminal import show_progress
 from regiondag.condor.versions import OLDEST, Version, parse_version
 from regiondag.config.data_check import training_examples
@@ -37,6 +38,7 @@ class Inputs:
     study: StudyFolder
     config: Config
     examples: Mapping[str, int]
+    summaries: Mapping[Path, DataSummary]
     notes: tuple[str, ...]  # for who made the study
     earlier: tuple[RunFolder, ...]
     imported: bool  # just now, of the table of purchases
@@ -57,7 +59,7 @@ def read_inputs(study: StudyFolder) -> Inputs:
     checked = load_checked(study.study)
     earlier = earlier_runs(study.runs, checked.config.name)
     examples = training_examples(checked.config, checked.summaries)
-    return Inputs(study, checked.config, examples, checked.notes, tuple(earlier), imported)
+    return Inputs(study, checked.config, examples, checked.summaries, checked.notes, tuple(earlier), imported)
 
 
 def plan_run(inputs: Inputs, warn: Tell, champions: str | None = None) -> PlannedRun:
@@ -93,6 +95,7 @@ def write_planned(inputs: Inputs, planned: PlannedRun, pool: Pool | None, htcond
             progress=progress,
             earlier=find_earlier(inputs.earlier, planned.config.regions),
             image=describe_pool_image(pool),
+            summaries=inputs.summaries,
         )
 
 

@@ -117,7 +117,7 @@ class JobRequest:
     memory: int = 4 << 30
     memory_max: int | None = None
     disk: int = 4 << 30
-    max_output: int | None = None  # None: as `disk`
+    max_output: int | None = None  # None: what models can be, where that is known, and never more than `disk`
     deadline: int = 2 * HOUR
     checkpoint: int = HOUR // 2
     hold_limit: int = HOUR
