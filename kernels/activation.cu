@@ -1,5 +1,6 @@
 // Bias, activation and dropout of whole layers, forwards and backwards. Matrices (b, n) without gaps, count = b n. Any grid: a
-// thread takes RUN elements in a row, and so do those behind it, until there are none. Twin: nnlib/ops/activations.py.
+// thread takes RUN elements in a row, and so do those behind it, until there are none. `before`: how many elements of the mask
+// come before the first, which belong to examples that are not here. Twin: nnlib/ops/activations.py.
 #include "names.cuh"
 #include "random.cuh"
 #include "activation.cuh"
@@ -51,16 +52,25 @@ __device__ __forceinline__ void add_by_column(float* x, const float* row, long l
     }
 }
 
-// Bit k of the result: whether element first + k is kept by the dropout of the step.
-__device__ __forceinline__ unsigned int kept(long long first, float p, unsigned long long key, const long long* step,
-                                             int layers, int layer)
+// Bit k of the result: whether the dropout of the step keeps element k of a run of its mask.
+__device__ __forceinline__ unsigned int kept_run(long long run, float p, unsigned long long key, unsigned long long number)
 {
-    const Words words = philox(key, step[0] * layers + layer, first / RUN + 1);
+    const Words words = philox(key, number, run + 1);
     unsigned int bits = 0;
 #pragma unroll
     for (int k = 0; k < RUN; ++k)
         if (as_uniform((unsigned int)(words.word[k / 2] >> k % 2 * 32)) >= p) bits |= 1u << k;
     return bits;
+}
+
+// Bit k of the result: whether element first + k of the mask is kept.
+__device__ __forceinline__ unsigned int kept(long long first, float p, unsigned long long key, const long long* step,
+                                             int layers, int layer)
+{
+    const unsigned long long number = step[0] * layers + layer;
+    const int past = (int)(first % RUN);
+    const unsigned int bits = kept_run(first / RUN, p, key, number);
+    return past ? bits >> past | kept_run(first / RUN + 1, p, key, number) << (RUN - past) : bits;
 }
 
 __device__ __forceinline__ void drop_run(float* x, unsigned int keep, const float* unit)
@@ -76,7 +86,7 @@ extern "C" __global__ void bias_activation_dropout(float* __restrict__ z, float*
                                                    const float* __restrict__ bias, float* __restrict__ sums,
                                                    long long count, int n, int kind, const float* __restrict__ unit,
                                                    unsigned long long key, const long long* __restrict__ step,
-                                                   int layers, int layer, int* broken)
+                                                   int layers, int layer, long long before, int* broken)
 {
     for (long long first = first_run(); first < count; first += next_run()) {
         const int some = count - first < RUN ? (int)(count - first) : RUN;
@@ -89,7 +99,7 @@ extern "C" __global__ void bias_activation_dropout(float* __restrict__ z, float*
         if (!all_finite<RUN>(x)) mark_broken(broken, step);
         store(x, z + first, some);
         if (!out) continue;
-        drop_run(x, kept(first, unit[DROPOUT], key, step, layers, layer), unit);
+        drop_run(x, kept(before + first, unit[DROPOUT], key, step, layers, layer), unit);
         store(x, out + first, some);
     }
 }
@@ -97,13 +107,14 @@ extern "C" __global__ void bias_activation_dropout(float* __restrict__ z, float*
 // out = a after dropout, for layers that rowwise.cu activates and for dense inputs. Twin: activations.apply_dropout.
 extern "C" __global__ void dropout(const float* __restrict__ a, float* __restrict__ out, long long count,
                                    const float* __restrict__ unit, unsigned long long key,
-                                   const long long* __restrict__ step, int layers, int layer)
+                                   const long long* __restrict__ step, int layers, int layer,
+                                   long long before)
 {
     for (long long first = first_run(); first < count; first += next_run()) {
         const int some = count - first < RUN ? (int)(count - first) : RUN;
         float x[RUN];
         load(x, a + first, some);
-        drop_run(x, kept(first, unit[DROPOUT], key, step, layers, layer), unit);
+        drop_run(x, kept(before + first, unit[DROPOUT], key, step, layers, layer), unit);
         store(x, out + first, some);
     }
 }
@@ -117,7 +128,8 @@ extern "C" __global__ void activation_dropout_backward(float* __restrict__ delta
                                                        const float* __restrict__ penalty, long long count, int n,
                                                        int kind, const float* __restrict__ unit, int dropped,
                                                        int unmasked, unsigned long long key,
-                                                       const long long* __restrict__ step, int layers, int layer)
+                                                       const long long* __restrict__ step, int layers, int layer,
+                                                       long long before)
 {
     const bool guessed = dropped && unmasked;
     const float scale = dropped ? unit[DROP_SCALE] : 1.0f;
@@ -127,7 +139,7 @@ extern "C" __global__ void activation_dropout_backward(float* __restrict__ delta
         load(x, delta + first, some);
         if (is_curved(kind)) load(y, (guessed ? out : a) + first, some);
         if (dropped && !guessed) {
-            const unsigned int keep = kept(first, unit[DROPOUT], key, step, layers, layer);
+            const unsigned int keep = kept(before + first, unit[DROPOUT], key, step, layers, layer);
 #pragma unroll
             for (int k = 0; k < RUN; ++k) x[k] *= keep >> k & 1 ? scale : 0.0f;
         }

@@ -22,23 +22,25 @@ __device__ __forceinline__ bool keeps(const float* unit, unsigned long long key,
     return uniform(key, step[0] * layers + layer, row) >= unit[DROPOUT];
 }
 
-// out = a after dropout of whole maps, rows = b channels of n places. Twin: activations.apply_dropout.
+// out = a after dropout of whole maps, rows = b channels of n places; `before` of the mask's rows are not here.
+// Twin: activations.apply_dropout.
 extern "C" __global__ void drop_maps(const float* __restrict__ a, float* __restrict__ out, long long rows, int n,
                                      const float* __restrict__ unit, unsigned long long key, const long long* __restrict__ step,
-                                     int layers, int layer)
+                                     int layers, int layer, long long before)
 {
     each_row(rows, [=](long long row) {
-        const bool keep = keeps(unit, key, step, layers, layer, row);
+        const bool keep = keeps(unit, key, step, layers, layer, before + row);
         for (int j = threadIdx.x % 32; j < n; j += 32) out[row * n + j] = drop(a[row * n + j], keep, unit);
     });
 }
 
 // delta in: dLoss/d(what drop_maps gave), out: dLoss/da. Twin: activations.dropout_derivative.
 extern "C" __global__ void drop_maps_backward(float* delta, long long rows, int n, const float* __restrict__ unit,
-                                              unsigned long long key, const long long* __restrict__ step, int layers, int layer)
+                                              unsigned long long key, const long long* __restrict__ step, int layers, int layer,
+                                              long long before)
 {
     each_row(rows, [=](long long row) {
-        const float factor = keeps(unit, key, step, layers, layer, row) ? unit[DROP_SCALE] : 0.0f;
+        const float factor = keeps(unit, key, step, layers, layer, before + row) ? unit[DROP_SCALE] : 0.0f;
         for (int j = threadIdx.x % 32; j < n; j += 32) delta[row * n + j] *= factor;
     });
 }

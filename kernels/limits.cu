@@ -32,8 +32,8 @@ __device__ __forceinline__ void limit_row(float* row, int n, float times, float 
     for (int j = t; j < n; j += THREADS) row[j] *= factor;
 }
 
-// delta (b, n), row i scaled by min(1, limit / (b |row i|)): the limit is that of each example's own delta, which is
-// b times its part in the mean. One block a row, grid b. Twin: limits.limit_norms.
+// delta (rows, n), row i scaled by min(1, limit / (b |row i|)): the limit is that of each example's own delta, which is
+// b times its part in the mean. One block a row, grid (rows), b at most. Twin: limits.limit_norms.
 extern "C" __global__ void limit_delta(float* delta, int b, int n, int ld, float limit)
 {
     const int row = blockIdx.x;

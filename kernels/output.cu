@@ -5,7 +5,7 @@
 // LOSS_ONLY. bias (n) or null. In the batch: weights (b; none: 1) and for SOFTMAX shares (b), see losses.softmax_error.
 // normalizer (b): log_sum_exp over the whole layer, for SOFTMAX. kind, activation, flags: see names.cuh and error.cuh.
 // parts[block]: the block's loss, times the weights and not divided by b. key, step, layers, layer: of the dropout, if DROPPED,
-// where the layer is not cut: element row n + column of the mask.
+// where the layer is not cut: element before + row n + column of the mask.
 #include "names.cuh"
 #include "batch.cuh"
 #include "random.cuh"
@@ -90,7 +90,7 @@ extern "C" __global__ void output_sparse(float* __restrict__ z, const float* __r
                                          const float* __restrict__ normalizer, int kind, int activation, int flags,
                                          const float* __restrict__ unit, const float* __restrict__ error,
                                          unsigned long long key, const long long* __restrict__ step, int layers,
-                                         int layer, double* __restrict__ parts)
+                                         int layer, long long before, double* __restrict__ parts)
 {
     __shared__ float x[TILE];
     __shared__ int entry[TILE];
@@ -109,7 +109,7 @@ extern "C" __global__ void output_sparse(float* __restrict__ z, const float* __r
     const Example of =
         example_of(batch, weights_at, shares_at, normalizer, kind, activation, flags, unit, error, row);
     const unsigned int keep =
-        kept(flags, unit, key, step, layers, layer, (long long)row * n + left + threadIdx.x);
+        kept(flags, unit, key, step, layers, layer, before + (long long)row * n + left + threadIdx.x);
     float loss = 0;
 #pragma unroll 1
     for (int place = threadIdx.x; place < TILE && place < n - left; place += THREADS) {
@@ -127,7 +127,7 @@ extern "C" __global__ void output_dense(float* __restrict__ z, const float* __re
                                         int activation, int flags, const float* __restrict__ unit,
                                         const float* __restrict__ error, unsigned long long key,
                                         const long long* __restrict__ step, int layers, int layer,
-                                        double* __restrict__ parts)
+                                        long long before, double* __restrict__ parts)
 {
     __shared__ float x[TILE], t[TILE];
     const int row = blockIdx.x, left = blockIdx.y * TILE;
@@ -140,7 +140,7 @@ extern "C" __global__ void output_dense(float* __restrict__ z, const float* __re
                             row);
     if (flags & COMPAT) of.boost_one = of.boost_zero = 1;  // DSSTNE does not boost here
     const unsigned int keep =
-        kept(flags, unit, key, step, layers, layer, (long long)row * n + left + threadIdx.x);
+        kept(flags, unit, key, step, layers, layer, before + (long long)row * n + left + threadIdx.x);
     float loss = 0;
 #pragma unroll 1
     for (int place = threadIdx.x; place < TILE && place < n - left; place += THREADS) {

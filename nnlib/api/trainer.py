@@ -47,7 +47,7 @@ class Trainer:
     gradient (0: none). `precision="tf32"` lets a GPU round the factors of products to 10 bits, `"bf16"` rounds them
     to 7, both with sums in float32; `"auto"` is tf32 on GPUs from Ampere on, bf16 on AMX with oneMKL, else float32.
     `parallel` is how a training is cut into shards: items, none, auto, which cuts wide layers by items, or examples,
-    which cuts batches of dense data, images among them, on processors.
+    which cuts batches of dense data, images among them.
     `threads` is how many to use (all by default), which never changes a bit of the result. `device` is cpu, gpu, or
     auto, which is a GPU where CuPy finds one; gpu without one raises MachineError. `ranks` (1, 2, 4, 8) is how many
     processes share a network that `parallel` cuts, and the threads: it never changes a bit either.

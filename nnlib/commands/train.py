@@ -64,7 +64,7 @@ MEANINGS = {
     "clip": "largest norm of a batch's gradient; 0: any",
     "compat": "dsstne reproduces its oddities, not its defects",
     "precision": "of the factors of products: tf32, 10 bits, on a GPU; bf16, 7 bits; auto: what is fast here",
-    "parallel": "how a training is cut into shards: items, none; auto: wide layers by items; examples: batches, on cpu",
+    "parallel": "how a training is cut into shards: items, none; auto: wide layers by items; examples: batches",
     "seed": "of all random numbers; the same seed gives the same model",
 }
 

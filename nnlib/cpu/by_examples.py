@@ -1,4 +1,4 @@
-"""Trains a network on the processors of this machine, a batch cut into eight shards of examples.
+"""Trains a network on processors, a batch cut into eight shards of examples. Twin: gpu/shards/by_examples.py.
 
 All products are those of a shard, as their bits depend on how many rows there are, so one rank pays for what several
 could share: what that costs, `python -m scripts.bench.level3.examples` shows.

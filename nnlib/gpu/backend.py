@@ -19,6 +19,7 @@ from nnlib.gpu.rates import measure_rates
 from nnlib.gpu.reach import require_reach
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
+from nnlib.gpu.shards.by_examples import ExamplesEngine
 from nnlib.gpu.shards.nccl import connect
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
@@ -67,10 +68,11 @@ class Gpu:
     def _engine(
         self, network: Network, examples: Examples, settings: TrainSettings, cut: Cut | None, together: Collectives
     ) -> GpuEngine:
-        if settings.parallel.lower() == EXAMPLES:
-            raise NnlibError("parallel: 'examples' is for processors; legal with device gpu: auto, items, none")
         settings = replace(settings, precision=self.choose_precision(settings.precision.lower()))
-        return GpuEngine(self._runtime, _single(network), examples, settings, self._threads, cut, together)
+        arguments = self._runtime, _single(network), examples, settings, self._threads
+        if cut is not None and cut.plan.kind == EXAMPLES:
+            return ExamplesEngine(*arguments, cut, together)
+        return GpuEngine(*arguments, cut, together)
 
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:  # noqa: ARG002 (a GPU splits everything)
         """See `engines.Backend`."""
@@ -82,6 +84,8 @@ class Gpu:
         return self._evaluator(network, cut, together)
 
     def _evaluator(self, network: Network, cut: Cut | None, together: Collectives) -> Evaluator:
+        if cut is not None and cut.plan.kind == EXAMPLES:  # every rank has all of the network, and answers alone
+            cut, together = None, ALONE
         session = Session(self._runtime, _single(network), count_asked(network.spec), cut=cut, together=together)
         return GpuEvaluator(session, self._threads)
 

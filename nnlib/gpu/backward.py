@@ -55,7 +55,7 @@ class Backward:
                 self._pieces(node, batch, written)
                 continue
             delta = self._delta(node, batch, node.number in written)
-            self._norm_backward(node, delta)
+            self._norm_backward(node, delta, batch.examples)
             self._biases(node, delta)
             for edge in node.edges:
                 self._edge(edge, batch, delta, written)
@@ -107,7 +107,7 @@ class Backward:
     def _through(self, node: Node, batch: DeviceBatch, delta: Array) -> None:
         """Turn dLoss/d(what the next layers see) into dLoss/dz, in place."""
         room, layer = self._forward.rooms[node.number], node.layer
-        dropped, noise = self._forward.drops(batch, node), self._forward.noise(node.number)
+        dropped, noise = self._forward.drops(batch, node), self._forward.mask(batch, node)
         unmasked = dropped and self._spec.compat
         if dropped and not unmasked and self._forward.drops_maps(node):
             self._forward.maps.drop_backward(node.number, delta, room.unit, noise)
@@ -135,12 +135,12 @@ class Backward:
         if layer.activation in ROWWISE and not unmasked:
             self._runtime.launch("rowwise_backward", (size,), delta, a, room.totals, size, n, n, kind)
 
-    def _norm_backward(self, node: Node, delta: Array) -> None:
-        """Apply the limit of delta's norm and go back through batch normalization."""
+    def _norm_backward(self, node: Node, delta: Array, examples: int) -> None:
+        """Apply the limit of delta's norm, a part of a mean over `examples`; go back through batch normalization."""
         room, layer, (size, n) = self._forward.rooms[node.number], node.layer, delta.shape
         if layer.delta_norm:
             limit = layer.delta_norm
-            self._runtime.launch("limit_delta", (size,), delta, size, n, delta.strides[0] // 4, limit)
+            self._runtime.launch("limit_delta", (size,), delta, examples, n, delta.strides[0] // 4, limit)
         by_channel, fixed = self._forward.maps.by_channel(node.number), node.number in self._forward.graph.network.fixed
         if fixed and by_channel:
             self._forward.maps.infer_backward(node.number, delta, self._zeros)

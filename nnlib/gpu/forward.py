@@ -34,6 +34,14 @@ class DeviceBatch:
     packing: Packing
     size: int
     train: bool  # with dropout and noise, and with the statistics of this batch
+    low: int = 0  # of a shard of examples: how many of the whole batch come before it
+    of: int = 0  # ... and how many the whole batch has; 0: this is one
+    place: int = 0  # ... and which of the own shards it is
+
+    @property
+    def examples(self) -> int:
+        """How many examples the mean error is over."""
+        return self.of or self.size
 
     def at(self, layer: int, *names: str) -> tuple[int, ...]:
         """Return the header words of sections."""
@@ -120,6 +128,11 @@ class Forward:
         """Return key, step, layers and layer: what a kernel needs to draw what NumPy draws."""
         return self._seed << 8 | purpose, self.step, len(self.graph.network.spec.layers), layer
 
+    def mask(self, batch: DeviceBatch, node: Node) -> tuple[int, Array, int, int, int]:
+        """Return what a kernel needs to draw a layer's dropout: as `noise`, and where in the mask the batch begins."""
+        each = node.maps.channels if self.drops_maps(node) else node.units
+        return *self.noise(node.number), batch.low * each
+
     def input_noise(self, batch: DeviceBatch, layer: int) -> tuple[Any, ...]:
         """Return the noise of a sparse input: its constants, or None, then as `noise`."""
         return (self._noise if batch.train else None, *self.noise(layer, DENOISE))
@@ -171,7 +184,7 @@ class Forward:
         dropped = room.out[: batch.size] if self.drops(batch, node) and room.out is not room.z else None
         out = None if self.drops_maps(node) else dropped
         if layer.activation not in ROWWISE:
-            kind, noise = ACTIVATIONS.index(layer.activation), self.noise(node.number)
+            kind, noise = ACTIVATIONS.index(layer.activation), self.mask(batch, node)
             mark = self.marks.of_layer(node.number) if self.marks is not None and batch.train else None
             arguments = (z, out, bias, sums, z.size, node.units, kind, room.unit, *noise, mark)
             self.runtime.launch("bias_activation_dropout", grid_of(math.ceil(z.size / 8)), *arguments)
@@ -194,7 +207,7 @@ class Forward:
 
     def _drop(self, node: Node, batch: DeviceBatch, a: Array) -> None:
         room = self.rooms[node.number]
-        noise = self.noise(node.number)
+        noise = self.mask(batch, node)
         if self.drops_maps(node):
             self.maps.drop(node.number, a, room.out[: batch.size], room.unit, noise)
             return

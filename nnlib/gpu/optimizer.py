@@ -12,7 +12,8 @@ import numpy as np
 from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.parameters import Table
 from nnlib.gpu.runtime import Array, grid_of
-from nnlib.gpu.shards.clip import Clip
+from nnlib.gpu.shards.clip import Clip, SlicesClip
+from nnlib.gpu.shards.exchange import Exchange
 from nnlib.model.batches import Part
 from nnlib.model.network import Layout, count_units, is_sparse_input, iterate_limited_edges, layout_of
 from nnlib.optim.hyper import ADAMS, USUAL, Hyper, Pacing, Rate, step_shift
@@ -36,12 +37,15 @@ class Optimizer:
         clip: float,
         several: bool = False,
         pacings: Sequence[Pacing] = (),
+        exchange: Exchange | None = None,
     ) -> None:
         """Use `rate` for the updates 1 to `steps`; with `clip` the norm of a gradient is limited to it.
 
         `several`: an update may take several batches; no parameters are tables then. `pacings`: of the layers.
+        `exchange`: with ranks that have gradients of other examples, and update a slice of the parameters each.
         """
         self._forward, self._parameters, self._runtime = forward, forward.parameters, forward.runtime
+        self._exchange, self._own = exchange, forward.parameters.own
         self._rule, self._kind = RULES[hyper.rule], RULE_NAMES.index(hyper.rule)
         self._forced = bool(hyper.l2 or hyper.l1)
         runtime, self._constants = self._runtime, hyper
@@ -53,13 +57,15 @@ class Optimizer:
         assert forward.marks is not None, "a forward pass for training has them"
         self._marks = forward.marks
         self._spans = tuple(self._find_spans())
-        self._clip = Clip(forward, clip) if clip else None
+        self._clip: Clip | SlicesClip | None = None
+        if clip:
+            self._clip = SlicesClip(self._parameters, exchange, clip) if exchange else Clip(forward, clip)
         self._scale = self._clip.scale if self._clip else None
         limited = [w for edge, w in self._find_limited() if not self._by_rows(edge)]
         self._squares = runtime.zeros(max((math.ceil(w.shape[0] / CHUNK) * w.shape[1] for w in limited), default=0))
         # With one batch an update these are the numbers of the batches, too.
         self.step = runtime.zeros(1, np.int64) if several else forward.step
-        self._sum = runtime.zeros(self._parameters.gradient.size) if several else None
+        self._sum = runtime.zeros(self._gradient_here().size) if several else None
         self._part = Part()
         self._used = set[int]()
         self._late: list[tuple[Edge, DeviceBatch, Array]] = []
@@ -75,17 +81,27 @@ class Optimizer:
         return self._paces[self._pacings[self._forward.graph.network.spec.edges[owner].target]]
 
     def _find_spans(self) -> Iterator[tuple[slice, Pacing, tuple[Any, ...]]]:
-        """Yield the pieces of the flat arrays whose layers have one pacing, each as long as can be.
+        """Yield the pieces of the flat arrays, as far as they are updated here, whose layers have one pacing.
 
         The last of each is what the kernel needs to mark what is not finite.
         """
-        network, order = self._parameters.network, self._parameters.flat_order
-        for pacing, some in groupby(order, lambda part: self._pacings[network.layer_of(part[0])]):
+        network = self._parameters.network
+        for pacing, some in groupby(self._parts_here(), lambda part: self._pacings[network.layer_of(part[0])]):
             parts = list(some)
             span, ends = slice(parts[0][1], parts[-1][2]), self._runtime.zeros(len(parts), np.int64)
             self._runtime.upload(ends, np.array([end - span.start for _, _, end in parts]))
             marks = self._marks.of_parts(parts[0][0])
             yield span, pacing, (self._forward.step, ends, len(parts), marks)
+
+    def _parts_here(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the arrays in the flat ones, as far as they are updated here: name, begin and end."""
+        for name, low, high in self._parameters.flat_order:
+            low, high = max(low, self._own.start), min(high, self._own.stop)
+            if low < high:
+                yield name, low, high
+
+    def _gradient_here(self) -> Array:
+        return self._parameters.gradient[self._own]
 
     def start(self, part: Part) -> None:
         """Start on a batch, a part of its update."""
@@ -147,9 +163,11 @@ class Optimizer:
 
     def finish(self) -> None:
         """Apply what was not applied yet, and the limits of WeightNorm, unless more batches of the update follow."""
-        parameters = self._parameters
+        parameters, exchange = self._parameters, self._exchange
+        if exchange is not None:
+            exchange.scatter_sum(parameters.gradient.reshape(exchange.ranks, -1))
         if self._sum is not None:
-            self._add_up(parameters.gradient, self._sum)
+            self._add_up(self._gradient_here(), self._sum)
         if not self._part.last:
             return
         if self._clip is not None:
@@ -158,11 +176,14 @@ class Optimizer:
         for late in self._late:
             self._apply(*late)
         for span, pacing, marks in self._spans:
-            states = (*(state[span] for state in parameters.states), None, None)[:2]
+            here = slice(span.start - self._own.start, span.stop - self._own.start)
+            states = (*(state[here] for state in parameters.states), None, None)[:2]
             count, decayed = span.stop - span.start, max(0, min(span.stop, parameters.decayed) - span.start)
             arrays = (parameters.flat[span], parameters.gradient[span], *states, count, decayed)
             numbers = (self._kind, self._paces[pacing], self.step, self._hyper, self._scale)
             self._runtime.launch("update", grid_of(count // 4), *arrays, *numbers, *marks)
+        if exchange is not None:
+            exchange.collect(parameters.flat.reshape(exchange.ranks, -1))
         self._limit()
 
     def _add_up(self, gradient: Array, total: Array) -> None:
@@ -200,9 +221,10 @@ class Optimizer:
         spec = self._forward.graph.network.spec
         if not spec.compat:
             return
-        for owner in self._used:
-            uses, gradient = sum(edge.owner == owner for edge in spec.edges), self._gradient(owner)
-            if uses > 1 and gradient is not None:
+        for name, low, high in self._parts_here():
+            uses = sum(name == f"weights{edge.owner}" for edge in spec.edges)
+            if uses > 1:
+                gradient = self._parameters.gradient[low:high]
                 self._runtime.launch("mul_c", grid_of(gradient.size), gradient, 1 / uses, gradient.size)
 
     def _find_limited(self) -> Iterator[tuple[Edge, Array]]:

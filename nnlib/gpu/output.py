@@ -139,8 +139,8 @@ class Losses:
             *batch.at(number, "weights", "shares"),
             room.totals if node.error.softmax else None,
             *(ERRORS.index(node.error.kind), kind, flags | alone),
-            *(room.unit, self._error(node, size)),
-            *self._forward.noise(number),
+            *(room.unit, self._error(node, batch.examples)),
+            *self._forward.mask(batch, node),
             self._parts[first : first + grid[0] * grid[1]],
         )
 
@@ -151,11 +151,40 @@ class Losses:
             self._runtime.upload(self._ends_by_size[size], size * np.array(self._ends))
         return self._ends_by_size[size]
 
-    def _error(self, node: Node, size: int) -> Array:
-        """Return the constants of an error for batches of a size; made once."""
-        key = node.number, size
+    def _error(self, node: Node, examples: int) -> Array:
+        """Return the constants of an error that is a mean over so many examples; made once."""
+        key = node.number, examples
         if key not in self._constants:
             assert node.error is not None, "this is an output layer"
             self._constants[key] = self._runtime.zeros(8)
-            self._runtime.upload(self._constants[key], error_constants(node.error, size))
+            self._runtime.upload(self._constants[key], error_constants(node.error, examples))
         return self._constants[key]
+
+
+class ShardLosses(Losses):
+    """The errors of a batch's shards of examples, which come one after the other: `by_shard` (own shards, steps)."""
+
+    def __init__(self, forward: Forward, most: int, steps: int, own: range) -> None:
+        """Make room for shards of up to `most` examples, and for their sums of so many steps in turn."""
+        super().__init__(forward, most)
+        self._own = own
+        self.by_shard = self._runtime.zeros((len(own), steps), np.float64)
+
+    def finish(self, batch: DeviceBatch) -> None:
+        """Add up the error of a shard."""
+        super().finish(batch)
+        self._keep(batch.place, batch.size)
+
+    def skip(self, place: int) -> None:
+        """Note that an own shard has no examples in this step."""
+        self._keep(place, 0)
+
+    def _keep(self, place: int, size: int) -> None:
+        row = self.by_shard[place]
+        self._runtime.launch("part_sums", (1,), self._parts, self._ends_of(size), row, row.size, self._forward.step, 0)
+
+    def add_to(self, errors: Errors, steps: Longs) -> None:
+        """Add the errors of the steps after these; waits until they are done."""
+        found = self._runtime.download(self.by_shard)
+        for column in found[:, steps % found.shape[1]].T.tolist():
+            errors.add(0.0, dict(zip(self._own, column, strict=True)))

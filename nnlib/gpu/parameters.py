@@ -7,7 +7,7 @@ are tables by themselves, of which a step updates the rows that it touches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ from nnlib.model.network import (
     weight_shape,
 )
 from nnlib.optim.rules import RULES
+from nnlib.shards.tree import SHARDS
 from nnlib.spec.types import Edge, NetworkSpec
 from nnlib.util.arrays import Floats
 
@@ -42,11 +43,10 @@ class Table:
 
 @dataclass(slots=True, eq=False)
 class ParameterBlock:
-    """One array of parameters: where it is, and if it is trained as a whole its gradient and states."""
+    """One array of parameters: where it is, and if it is trained as a whole its gradient."""
 
     values: Array
     gradient: Array | None = None
-    states: tuple[Array, ...] = ()
 
 
 class Parameters:
@@ -54,9 +54,19 @@ class Parameters:
     output layer, (out, in).
     """
 
-    def __init__(self, runtime: Runtime, network: Network, rule: str | None = None, lazy: bool = True) -> None:
-        """Copy a network's parameters to the GPU; with a `rule` they are to be trained, as a whole unless `lazy`."""
-        self.runtime, self.network = runtime, network
+    def __init__(
+        self,
+        runtime: Runtime,
+        network: Network,
+        rule: str | None = None,
+        lazy: bool = True,
+        shards: range | None = None,
+    ) -> None:
+        """Copy a network's parameters to the GPU; with a `rule` they are to be trained, as a whole unless `lazy`.
+
+        `shards`: of the flat arrays, cut into eight equal slices, those that are updated here; None: they are not cut.
+        """
+        self.runtime, self.network, self._shards = runtime, network, shards
         spec = network.spec
         self._count = RULES[rule].states if rule else 0
         self.live = find_live_layers(spec)
@@ -96,7 +106,10 @@ class Parameters:
         return Table(zeros(shape), tuple(zeros(shape) for _ in range(self._count)), zeros(shape[0], np.int32))
 
     def _lay_out(self, *groups: list[tuple[str, tuple[int, ...]]]) -> int:
-        """Make the flat arrays; return where the second group begins."""
+        """Make the flat arrays; return where the second group begins.
+
+        `states` have what lies within `own` of the others: all of it, if they are not cut.
+        """
         places, end, ends = {}, 0, []
         for group in groups:
             for name, shape in group:
@@ -104,13 +117,24 @@ class Parameters:
                 end += align(int(np.prod(shape)))
                 self.flat_order.append((name, places[name], end))
             ends.append(end)
+        self.own = slice(0, end)
+        if self._shards is not None:
+            each = align(-(-end // SHARDS))
+            end = SHARDS * each
+            self.own = slice(each * self._shards.start, each * self._shards.stop)
         self.flat, self.gradient = self.runtime.zeros(end), self.runtime.zeros(end if places else 0)
-        self.states = tuple(self.runtime.zeros(end) for _ in range(self._count))
-        for name, shape in (pair for group in groups for pair in group):
-            some = slice(places[name], places[name] + int(np.prod(shape)))
-            views = [array[some].reshape(shape) for array in (self.flat, self.gradient, *self.states)]
-            self.parts[name] = ParameterBlock(views[0], views[1], tuple(views[2:]))
+        self.states = tuple(self.runtime.zeros(self.own.stop - self.own.start) for _ in range(self._count))
+        self._places = {
+            name: (slice(places[name], places[name] + int(np.prod(shape))), shape)
+            for name, shape in (pair for group in groups for pair in group)
+        }
+        for name in self._places:
+            self.parts[name] = ParameterBlock(self._view(name, self.flat), self._view(name, self.gradient))
         return ends[0]
+
+    def _view(self, name: str, flat: Array) -> Array:
+        place, shape = self._places[name]
+        return flat[place].reshape(shape)
 
     def weights(self, owner: int) -> Array:
         """Return the weights of an edge."""
@@ -140,32 +164,43 @@ class Parameters:
             self._take(name, self.values(name), array)
         return self.network
 
-    def pull_states(self) -> Mapping[str, Floats]:
-        """Return the optimizer's states in this machine's memory, by the names and in the layouts that a CPU has."""
+    def pull_states(self, whole: Callable[[Array], Array] = lambda state: state) -> Mapping[str, Floats]:
+        """Return the optimizer's states in this machine's memory, by the names and in the layouts that a CPU has.
+
+        `whole` makes of a flat array of states, which may be a rank's part, that of all ranks.
+        """
         found = {}
-        for name, array, states in self._find_trained():
-            for n in range(self._count):
-                host = np.zeros_like(array)
-                if states:
-                    self._take(name, states[n], host)
-                found[f"{name}_state{n}"] = host
+        for n in range(self._count):
+            flat = whole(self.states[n])
+            for name, array, table in self._find_trained():
+                host = found[f"{name}_state{n}"] = np.zeros_like(array)
+                if table is not None:
+                    self._take(name, table.states[n], host)
+                elif name in self._places:
+                    self._take(name, self._view(name, flat), host)
         return found
 
     def push_states(self, step: int, states: Mapping[str, Floats]) -> None:
         """Go on with states as `pull_states` gives them; every row is at `step`."""
-        for name, _, arrays in self._find_trained():
-            for n, array in enumerate(arrays):
-                self._put(name, array, states[f"{name}_state{n}"])
+        for n in range(self._count):
+            flat = self.states[n] if self._shards is None else self.runtime.zeros(self.flat.size)
+            for name, _, table in self._find_trained():
+                if table is not None:
+                    self._put(name, table.states[n], states[f"{name}_state{n}"])
+                elif name in self._places:
+                    self._put(name, self._view(name, flat), states[f"{name}_state{n}"])
+            if self._shards is not None:
+                self.runtime.move(self.states[n], flat[self.own])
         for table in self.tables.values():
             self.runtime.upload(table.last, np.full(table.last.size, step))
 
-    def _find_trained(self) -> Iterator[tuple[str, Floats, tuple[Array, ...]]]:
-        """Yield name, array and states of everything that has an optimizer's state on a CPU."""
+    def _find_trained(self) -> Iterator[tuple[str, Floats, Table | None]]:
+        """Yield name, array and table, if it is one, of everything that has an optimizer's state on a CPU."""
         for name, array in self.network.arrays():
             if name.endswith(("_mean", "_variance")):
                 continue
             owner = _owner(name)
-            yield name, array, self.tables[owner].states if owner in self.tables else self.parts[name].states
+            yield name, array, None if owner is None else self.tables.get(owner)
 
     def values(self, name: str) -> Array:
         """Return an array by its name in `Network.arrays`."""

@@ -37,15 +37,17 @@ class Session:
         *,
         cut: Cut | None,
         together: Collectives,
+        shards: range | None = None,
     ) -> None:
-        """Copy a network to the GPU, for batches of up to `most` examples; see `Parameters` for `rule` and `lazy`.
+        """Copy a network to the GPU, for batches of up to `most` examples.
 
-        With a `cut` the network is a rank's part of one, and `together` joins the ranks.
+        With a `cut` the network is a rank's part of one, and `together` joins the ranks. For `rule`, `lazy` and
+        `shards` see `Parameters`.
         """
         self.runtime, self.cut = runtime, cut
         self.exchange = Exchange(runtime, together)
         self.graph = Graph(network)
-        self.parameters = Parameters(runtime, network, rule, lazy)
+        self.parameters = Parameters(runtime, network, rule, lazy, shards)
         train = rule is not None
         self.forward = Forward(self.graph, self.parameters, most, train, seed, precision, cut, self.exchange)
         self.losses = Losses(self.forward, most)  # of what is measured, not of what is trained

@@ -44,7 +44,7 @@ def check_ranks(ranks: int, spec: NetworkSpec, settings: TrainSettings, device: 
     if not plan_of(spec, settings.batch, settings.parallel).is_cut:
         raise NnlibError(
             f"{where}: {ranks} ranks have nothing to share of this network: {_why_whole(spec, settings)}; legal: 1"
-            + ", or parallel examples" * (device != GPU and _goes_by_examples(spec, settings))
+            + ", or parallel examples" * _goes_by_examples(spec, settings)
         )
     gpus = find_gpus(os.environ)
     if device == GPU and 0 < len(gpus) < ranks:

@@ -21,7 +21,8 @@ KINDS = {kind: np.int32(number) for number, kind in enumerate(Activation)}
 EVERY = pytest.mark.parametrize("kind", Activation)
 SHAPES = [(1, 1), (3, 5), (2, 33), (1, 1025), (5, 256)]
 SEED, STEP, LAYERS, LAYER = 987_654_321, 1_234_567, 5, 3
-NOISE = [np.uint64(SEED << 8 | DROPOUT), np.array([STEP], np.int64), np.int32(LAYERS), np.int32(LAYER)]
+DRAWN = [np.uint64(SEED << 8 | DROPOUT), np.array([STEP], np.int64), np.int32(LAYERS), np.int32(LAYER)]
+NOISE = [*DRAWN, np.int64(0)]  # of a mask from its start on
 
 
 def layer_of(kind: Activation, dropout: float = 0.0) -> Layer:
@@ -112,6 +113,22 @@ def test_dropout_of_a_dense_input():
     np.testing.assert_array_equal(
         run("activation", "dropout", (1,), args)[0], apply_dropout(layer, a, kept((4, 70), layer.dropout))
     )
+
+
+@pytest.mark.parametrize("before", [1, 7, 8, 13, 16, 1027])
+def test_the_mask_of_some_examples_is_their_part_of_the_whole(before):
+    layer, random = layer_of(Activation.TANH, 0.375), np.random.default_rng(4)
+    z, delta = random.normal(0, 2, (2, 5, 33)).astype(np.float32)
+    keep = kept((1, before + z.size), layer.dropout)[0, before:].reshape(z.shape)
+    noise, shared = [*DRAWN, np.int64(before)], [np.int64(z.size), unit_of(layer)]
+    args = [z, poisoned(z.shape), None, None, shared[0], np.int32(33), KINDS[layer.activation], shared[1], *noise]
+    a, out, *_ = run("activation", "bias_activation_dropout", (2,), [*args, None])
+    np.testing.assert_array_equal(out, apply_dropout(layer, a, keep))
+    found = run("activation", "dropout", (1,), [z, poisoned(z.shape), *shared, *noise])[0]
+    np.testing.assert_array_equal(found, apply_dropout(layer, z, keep))
+    sizes = [shared[0], np.int32(33), KINDS[Activation.LINEAR], shared[1], np.int32(1), np.int32(0)]
+    found = run("activation", "activation_dropout_backward", (2,), [delta, a, None, None, *sizes, *noise])[0]
+    np.testing.assert_array_equal(found, delta * np.where(keep, unit_of(layer)[3], np.float32(0)))
 
 
 def through_layer(layer, delta, a, out, keep, compat, rule):

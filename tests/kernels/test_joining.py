@@ -17,7 +17,7 @@ from tests.kernels.host import poisoned, run
 EPSILON = float(np.finfo(np.float32).eps)
 GRIDS = [(1,), (3,)]
 ROWS = [(0, 3), (1, 1), (5, 31), (20, 33), (9, 100)]
-NOISE = [np.uint64(KEY), np.array([STEP]), np.int32(LAYERS), np.int32(LAYER)]
+DRAWN = [np.uint64(KEY), np.array([STEP]), np.int32(LAYERS), np.int32(LAYER)]
 
 
 def numbers(seed: int, *shape: int) -> np.ndarray:
@@ -27,14 +27,16 @@ def numbers(seed: int, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.SIGMOID, Activation.ELU])
 @pytest.mark.parametrize(("b", "channels", "n"), [(1, 1, 1), (3, 5, 7), (7, 9, 40)])
-def test_dropout_of_whole_maps_is_what_numpy_draws(b, channels, n, activation, grid):
+@pytest.mark.parametrize("before", [0, 2])  # examples that are not here
+def test_dropout_of_whole_maps_is_what_numpy_draws(before, b, channels, n, activation, grid):
     layer = Layer("H", LayerKind.HIDDEN, channels * n, activation=activation, dropout=0.4)
-    draw = generator_for(SEED, DROPOUT, STEP * LAYERS + LAYER).random((b, channels), np.float32)
-    keep = np.repeat(draw >= layer.dropout, n, axis=1).reshape(b * channels, n)
+    draw = generator_for(SEED, DROPOUT, STEP * LAYERS + LAYER).random((before + b, channels), np.float32)
+    noise = [*DRAWN, np.int64(before * channels)]
+    keep = np.repeat(draw[before:] >= layer.dropout, n, axis=1).reshape(b * channels, n)
     a, unit, sizes = numbers(1, b * channels, n), unit_constants(layer), [np.int64(b * channels), np.int32(n)]
-    [found] = run("joining", "drop_maps", grid, [a, poisoned(a.shape), *sizes, unit, *NOISE])
+    [found] = run("joining", "drop_maps", grid, [a, poisoned(a.shape), *sizes, unit, *noise])
     np.testing.assert_array_equal(found, apply_dropout(layer, a, keep))
-    [found] = run("joining", "drop_maps_backward", grid, [a, *sizes, unit, *NOISE])
+    [found] = run("joining", "drop_maps_backward", grid, [a, *sizes, unit, *noise])
     np.testing.assert_array_equal(found, a * dropout_derivative(layer, keep, a.dtype))
 
 

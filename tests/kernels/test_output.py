@@ -15,7 +15,7 @@ from nnlib.ops.targets import Targets, targets_of
 from nnlib.spec.topology import OUTPUTS
 from nnlib.spec.types import Activation, Boost, ErrorFunction, Marginal, NetworkSpec
 from tests.kernels.host import poisoned, run
-from tests.kernels.test_activation import EPSILON, KINDS, NOISE, kept, layer_of, unit_of
+from tests.kernels.test_activation import DRAWN, EPSILON, KINDS, kept, layer_of, unit_of
 
 ALONE, COMPAT, LOSS_ONLY, DROPPED, BY_VALUE = (1 << bit for bit in range(5))
 ERRORS = {kind: np.int32(number) for number, kind in enumerate(ErrorFunction)}
@@ -40,6 +40,7 @@ class Case:
     targets: Targets
     low: int = 0
     dropped: bool = False
+    before: int = 0  # examples that are not here, of which the mask has rows, too
     gap: int = 0
 
     @property
@@ -117,7 +118,18 @@ def launch(case, flags=0, normalizer=None, z=None):
     grid = max(b, 1), max(-(-n // TILE), 1)
     sizes = [np.int32(b), np.int32(n), np.int32(n + case.gap), low]
     parts = poisoned(grid[0] * grid[1], np.float64)
-    args = [rows, case.bias, *sizes, sections.batch(), *places, normalizer, *kinds, *NOISE, parts]
+    args = [
+        rows,
+        case.bias,
+        *sizes,
+        sections.batch(),
+        *places,
+        normalizer,
+        *kinds,
+        *DRAWN,
+        np.int64(case.before * n),
+        parts,
+    ]
     delta, parts = run("output", name, grid, args)
     assert np.array_equal(delta[:, n:].view(np.int32), rows[:, n:].view(np.int32))
     return delta[:, :n], parts
@@ -131,7 +143,8 @@ def twin(case, z, normalizer):
     """Return loss and delta in the precision of z, and how large the numbers are that each is made of."""
     error, targets, wide = case.error, case.targets, z.dtype
     high = case.low + z.shape[1]
-    keep = kept(z.shape, error.layer.dropout) if case.dropped else None
+    b, n = z.shape
+    keep = kept((case.before + b, n), error.layer.dropout)[case.before :] if case.dropped else None
     weights, shares = (None if one is None else one.astype(wide) for one in (targets.weights, targets.shares))
     target = targets.block(case.low, high, error.softmax)
     if targets.columns is None:
@@ -202,7 +215,7 @@ def test_every_error(kind, activation, form):
         error = error_like(kind, activation, boost, compat, 0.25 if dropped else 0.0)
         targets = targets_like(random, form, 3, 33, weighted, hinge=kind is ErrorFunction.HINGE)
         z, bias = random.normal(0, 2, (3, 33)).astype(np.float32), random.normal(0, 1, 33).astype(np.float32)
-        check(Case(error, z, bias if number % 3 else None, targets, dropped=dropped, gap=number % 2))
+        check(Case(error, z, bias if number % 3 else None, targets, dropped=dropped, gap=number % 2, before=number % 3))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -250,7 +263,7 @@ def test_entries_before_in_and_behind_a_piece(density, low):
 def test_dropout_of_a_wide_layer(kind, activation, form):
     random = np.random.default_rng(4)
     targets, z = targets_like(random, form, 2, 2100, False), random.normal(0, 2, (2, 2100)).astype(np.float32)
-    check(Case(error_like(kind, activation, dropout=0.5), z, None, targets, dropped=True, gap=4))
+    check(Case(error_like(kind, activation, dropout=0.5), z, None, targets, dropped=True, gap=4, before=3))
 
 
 def test_pieces_give_the_bits_of_the_whole():

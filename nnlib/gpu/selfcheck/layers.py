@@ -51,7 +51,7 @@ def cases() -> Iterator[Case]:
 
 def noise() -> dict[str, Any]:
     """Return what a kernel needs to draw a mask."""
-    return {"key": KEY, "step": np.array([STEP], np.int64), "layers": LAYERS, "layer": LAYER}
+    return {"key": KEY, "step": np.array([STEP], np.int64), "layers": LAYERS, "layer": LAYER, "before": 0}
 
 
 def kept(shape: tuple[int, ...], p: float) -> Numbers:

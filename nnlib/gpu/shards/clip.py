@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from nnlib.gpu.forward import DeviceBatch, Forward
+from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import Array, part_blocks
+from nnlib.gpu.shards.exchange import Exchange
 from nnlib.shards.cut import Items, Range
 from nnlib.shards.tree import SHARDS
 from nnlib.spec.types import Edge
@@ -109,3 +111,26 @@ class Clip:
             self._runtime.launch("touched_squares", (parts.size,), *arguments, *noise)
 
         return work
+
+
+class SlicesClip:
+    """As `Clip`, where ranks have a gradient's slices: sums of squares by eighths of it, whoever has them."""
+
+    def __init__(self, parameters: Parameters, exchange: Exchange, limit: float) -> None:
+        self._runtime, self._exchange, self._limit = parameters.runtime, exchange, limit
+        zeros, count = self._runtime.zeros, len(exchange.own)
+        self.scale = zeros(1)
+        self._slices = parameters.gradient[parameters.own].reshape(count, -1)
+        self._blocks = part_blocks(self._slices.size // count)
+        self._parts, self._own = zeros((count, self._blocks), np.float64), zeros(count, np.float64)
+        self._sums, self._ends = zeros(SHARDS, np.float64), zeros(count, np.int64)
+        self._runtime.upload(self._ends, self._blocks * np.arange(1, count + 1))
+
+    def measure(self, _: Late) -> None:
+        """Set `scale` by the gradient as it is."""
+        launch = self._runtime.launch
+        for own, parts in zip(self._slices, self._parts, strict=True):
+            launch("sum_squares", (self._blocks,), own, parts, own.size)
+        launch("part_sums", (self._own.size,), self._parts, self._ends, self._own, 1, None, 0)
+        self._exchange.gather(self._own, self._sums)
+        launch("clip_scale", (1,), self._sums, SHARDS, self._limit, self.scale)

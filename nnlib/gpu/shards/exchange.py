@@ -63,6 +63,25 @@ class Exchange:
         else:
             self._runtime.upload(mine, self.together.sum_ranks(self._runtime.download(mine)))
 
+    def scatter_sum(self, mine: Array) -> None:
+        """Replace this rank's row of a sum over the own shards, (ranks, n), by that of the sum over all; float32."""
+        if self.ranks == 1:
+            return
+        if self._nccl is not None:
+            self._nccl.scatter_sum(mine)
+        else:
+            self._runtime.upload(mine[self.together.rank], self.together.scatter_sum(self._runtime.download(mine)))
+
+    def collect(self, whole: Array) -> None:
+        """Replace the rows of the other ranks in an array (ranks, n) by what they have in them."""
+        if self.ranks == 1:
+            return
+        if self._nccl is not None:
+            self._nccl.collect_rows(whole)
+        else:
+            own = self._runtime.download(whole[self.together.rank])
+            self._runtime.upload(whole, self.together.collect(own))
+
     def gather(self, part: Array, out: Array) -> None:
         """Set `out` to the parts of all ranks, in their order; numbers of four or eight bytes."""
         if self.ranks == 1:

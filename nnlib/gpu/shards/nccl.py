@@ -69,9 +69,9 @@ class Nccl:
 
     def _sum(self, whole: Array, each: int) -> None:
         """Sum numbers, `each` for a rank to add."""
-        own = self.scatter_sum(whole.reshape(self.ranks, each))
-        self._gather(own, whole)
-        self._count(own)
+        rows = whole.reshape(self.ranks, each)
+        self.scatter_sum(rows)
+        self.collect_rows(rows)
 
     def scatter_sum(self, mine: Array) -> Array:
         """See `Collectives`; in place."""
@@ -83,6 +83,12 @@ class Nccl:
     def collect(self, part: Array) -> Array:
         """See `Collectives`."""
         return self.gather(part)
+
+    def collect_rows(self, whole: Array) -> None:
+        """As `collect` of this rank's row of an array (ranks, n), in place."""
+        own = whole[self.rank]
+        self._gather(own, whole)
+        self._count(own)
 
     def _count(self, part: Array) -> None:
         self.sent["sum"] += (self.ranks - 1) * part.nbytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from nnlib.contract import TrainSettings
 from nnlib.cpu.backend import Cpu
-from nnlib.cpu.engine import CpuEngine
+from nnlib.engines import LocalBackend
 from nnlib.model.batches import batches_of, epoch_order
 from nnlib.model.examples import Examples, examples_of
 from nnlib.model.fine_tuning import freeze
@@ -68,11 +68,23 @@ def settings_of(**changes: Any) -> TrainSettings:
 
 
 def engine_of(
-    network: Network, examples: Examples, settings: TrainSettings, each: Any, together: Collectives
-) -> tuple[CpuEngine, Cut]:
-    """The engine of one rank, with arrays of its own."""
+    network: Network,
+    examples: Examples,
+    settings: TrainSettings,
+    each: Any,
+    together: Collectives,
+    backend: LocalBackend | None = None,
+) -> tuple[Any, Cut]:
+    """The engine of one rank, with arrays of its own; of processors, if nothing else is given."""
     cut = Cut(plan_of(network.spec, settings.batch, settings.parallel), network.spec, together.own)
-    return Cpu(each).part(cut.network(network).copy(), examples, settings, cut, together), cut
+    part = (backend or Cpu(each)).part
+    return part(cut.network(network).copy(), examples, settings, cut, together), cut
+
+
+@contextmanager
+def on_processors(each: Any, together: Collectives) -> Iterator[tuple[LocalBackend, Collectives]]:
+    """What a rank computes on, and what joins it with the others."""
+    yield Cpu(each), together
 
 
 def train(
@@ -83,11 +95,12 @@ def train(
     before: Trained | None = None,
     steps: int | None = None,
     ask: Any = None,
+    opened: Any = on_processors,
     **changes: Any,
 ) -> Trained:
     """Train from the first parameters, or on from what was trained `before`, for so many steps at most.
 
-    `ask(evaluator, examples)` gives what is the same on all ranks, after each epoch.
+    `ask(evaluator, examples)` gives what is the same on all ranks, after each epoch. `opened`: as `on_processors`.
     """
     first = freeze(network_of(dict(raw), sets, compat=bool(changes.get("compat"))), 1)
     whole = (before.network if before else first).copy()
@@ -98,7 +111,11 @@ def train(
     states = found.states
 
     def work(together: Collectives) -> tuple[list[float], list[Any]]:
-        engine, cut = engine_of(whole, examples, settings, each, together)
+        with opened(each, together) as (backend, joined):
+            return work_on(backend, joined)
+
+    def work_on(backend: LocalBackend, together: Collectives) -> tuple[list[float], list[Any]]:
+        engine, cut = engine_of(whole, examples, settings, each, together, backend)
         if before:
             engine.resume(before.step, {name: cut.take(name, array) for name, array in before.states.items()})
         totals, answers = list[float](), list[Any]()

@@ -14,6 +14,7 @@ import pytest
 
 from nnlib.contract import (
     Exit,
+    Metric,
     Role,
     Status,
     TrainSettings,
@@ -23,6 +24,7 @@ from nnlib.contract import (
     trial_to_json,
 )
 from nnlib.data.file import write_data
+from nnlib.data.rows import Dense, from_rows
 from nnlib.data.sets import Data, DataSet
 from tests.nnlib.parallel.test_faults import FAULTY, ranks_of, wait_gone
 from tests.nnlib.samples import random_rows
@@ -92,6 +94,40 @@ def test_a_job_gives_the_same_on_the_gpus_that_it_was_given(run, wide_trial, rol
     assert (two.metrics, two.curve, two.value) == (one.metrics, one.curve, one.value)
     assert two.model == one.model
     np.testing.assert_array_equal(np.load(shared.parent / "scores.npy"), np.load(alone.parent / "scores.npy"))
+
+
+IMAGES = {
+    "Layers": [
+        {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "pictures"},
+        {"Name": "C", "Kind": "Hidden", "Type": "Convolutional", "N": 4, "Kernel": [3, 3], "Activation": "Relu"},
+        {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "classes", "Activation": "SoftMax"},
+    ],
+    "ErrorFunction": "CrossEntropy",
+}
+
+
+def test_a_job_shares_the_batches_of_a_network_of_images(run, make_trial):
+    digests, found = dict[str, str](), []
+    settings = TrainSettings(epochs=2, batch=16, learning_rate=0.01, parallel="examples", clip=0.5)
+    for folder, slot in (("alone", {}), ("shared", SLOT)):
+        trial = make_trial(folder, network=IMAGES, hyperparameters={})
+        for name, count in (("train.nc", 45), ("held.nc", 20)):
+            random = np.random.default_rng(count)
+            pictures = Dense(random.integers(0, 256, (count, 36), np.uint8))
+            classes = from_rows([[n % 3] for n in range(count)], 3)
+            sets = DataSet("pictures", pictures, dimensions=(6, 6, 1)), DataSet("classes", classes)
+            write_data(trial.parent / name, Data(sets))
+            digests[name] = sha256_of(trial.parent / name)
+        one = dataclasses.replace(
+            trial_from_json(trial.read_text()), train=settings, sha256=digests, role=Role.FINAL, metric=Metric("p@1")
+        )
+        trial.write_text(trial_to_json(one))
+        code, result, told = run(trial, **slot)
+        assert code == 0, told
+        found.append(result)
+    alone, shared = found
+    assert (alone.ranks, alone.plan, shared.ranks, shared.plan) == (1, "examples", 2, "examples")
+    assert (shared.metrics, shared.curve, shared.model) == (alone.metrics, alone.curve, alone.model)
 
 
 def test_narrow_networks_are_trained_by_one_process(run, make_trial):

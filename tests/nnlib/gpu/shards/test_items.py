@@ -12,7 +12,6 @@ import pytest
 from nnlib.contract import TrainSettings
 from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet, as_data_set
-from nnlib.errors import NnlibError
 from nnlib.gpu import engine, packing
 from nnlib.gpu.backend import Gpu
 from nnlib.gpu.runtime import Runtime
@@ -296,14 +295,3 @@ def test_errors_are_added_up_when_there_is_no_room_for_more_of_them(monkeypatch)
     wanted = training.run(1, "alone", steps=7)
     monkeypatch.setattr(engine, "LOSSES", 2)
     same(training.run(2, "nccl", steps=7), wanted)
-
-
-def test_a_gpu_cuts_no_batches():
-    sets = sets_of(x=np.ones((3, 5), np.float32))
-    layers = [
-        {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
-        {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "x"},
-    ]
-    network = network_of({"Layers": layers}, sets)
-    with pytest.raises(NnlibError, match="'examples' is for processors; legal with device gpu: auto, items, none"):
-        Gpu(Cupy().runtime()).engine(network, examples_of(network.spec, sets, "d"), TrainSettings(parallel="examples"))

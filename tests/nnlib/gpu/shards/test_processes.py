@@ -22,8 +22,8 @@ Gpu.join = lambda self, host: host  # a played NCCL joins threads of one process
 """
 
 
-def trained(ranks: int, **variables: str) -> Any:
-    command = [sys.executable, "-m", "tests.nnlib.gpu.shards.trained", str(ranks)]
+def trained(plan: str, ranks: int, **variables: str) -> Any:
+    command = [sys.executable, "-m", "tests.nnlib.gpu.shards.trained", plan, str(ranks)]
     done = subprocess.run(
         command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT
     )
@@ -39,11 +39,12 @@ def visible() -> int:
 
 @pytest.mark.gpu
 @pytest.mark.timeout(600)
-def test_a_job_with_several_gpus_has_the_bits_of_one(tmp_path):
+@pytest.mark.parametrize("plan", ["items", "examples"])
+def test_a_job_with_several_gpus_has_the_bits_of_one(tmp_path, plan):
     variables = {"PYTHONPATH": str(ROOT)}
     if PLAYED in sys.modules:
         (tmp_path / "sitecustomize.py").write_text(SITE, encoding="utf-8")  # which every Python runs as it starts
         variables = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", VISIBLE: "0,1"}
     elif visible() < 2:
         pytest.skip("two GPUs are needed: NCCL refuses two ranks on one")
-    assert trained(2, **variables) == trained(1, **variables)
+    assert trained(plan, 2, **variables) == trained(plan, 1, **variables)
