@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,13 +15,16 @@ from nnlib.inspection.shapes import has_maps
 from nnlib.model.network import Network, is_lazy
 from nnlib.optim.rules import RULES
 from nnlib.shards.plan import EXAMPLES, ITEMS, WHOLE, plan_of, why_whole
+from nnlib.shards.tree import SHARDS
+from nnlib.spec.network import SpecError
+from nnlib.spec.sizes import fit_data, resolve_sizes
 from nnlib.spec.types import LayerKind, NetworkSpec
 from nnlib.util.columns import Narrow, format_fitted
 from nnlib.util.memory import show_bytes
 
 HOW = {
     ITEMS: "wide layers by items, in eight shards",
-    EXAMPLES: "each batch by examples, in eight shards, so far on processors alone",
+    EXAMPLES: "each batch by examples, in eight shards",
     WHOLE: "no layer is cut, each GPU would do all the work",
 }
 REPEATED = 4  # entries of a batch that are of one unit, on average: in MovieLens-20M, by batches of 256 examples
@@ -38,14 +42,26 @@ def describe_cut(spec: NetworkSpec, settings: TrainSettings) -> Iterator[str]:
     plan, reasons = plan_of(*asked), why_whole(*asked)
     yield f"several GPUs (parallel {settings.parallel.lower()}): {HOW[plan.kind]}"
     if plan.kind == EXAMPLES:
-        yield "  each has all weights, updates its rows of them, and keeps the optimizer's state of these"
+        yield "  each has all weights, updates a slice of them, and keeps the optimizer's state of it"
+        yield "  one GPU alone runs all eight shards, one after the other; not measured on GPUs yet"
         return
     if has_maps(spec):
         yield f"  {next(iter(reasons.values()))}"
-        return
-    for n, why in reasons.items():
-        layer = spec.layers[n]
-        yield f"  {layer.name}: {layer.units:,} units, {f'whole on each: {why}' if why else 'cut by items'}"
+    else:
+        for n, why in reasons.items():
+            layer = spec.layers[n]
+            yield f"  {layer.name}: {layer.units:,} units, {f'whole on each: {why}' if why else 'cut by items'}"
+    if not plan.is_cut and not why_not_by_examples(spec):
+        yield "  parallel examples would cut its batches"
+
+
+def why_not_by_examples(spec: NetworkSpec) -> str:
+    """Return why the batches of a network cannot be cut by examples; empty where they can be."""
+    try:
+        plan_of(spec, 1, EXAMPLES)
+    except NnlibError as error:
+        return str(error)
+    return ""
 
 
 def predict_work(spec: NetworkSpec, settings: TrainSettings, batch: int, entries: Mapping[int, Entries]) -> Work | None:
@@ -68,20 +84,19 @@ def predict_from(spec: NetworkSpec, settings: TrainSettings, sets: Sequence[SetS
     for n, layer in enumerate(spec.layers):
         found = known.get(layer.data_set)
         if found is None:
-            if layer.units is None:
-                return None
             layers.append(layer)
             continue
         sparse = "sparse" in found.kind
-        layers.append(
-            replace(layer, units=found.width, sparse=sparse if layer.kind is LayerKind.INPUT else layer.sparse)
-        )
+        layers.append(fit_data(layer, found.width, found.dimensions, sparse))
         if layer.kind is LayerKind.INPUT and sparse:
             count = settings.batch * found.nonzeros / max(found.examples, 1)
             entries[n] = Entries(count, min(float(found.width), count / REPEATED))
     try:
-        return predict_work(replace(spec, layers=tuple(layers)), settings, settings.batch, entries)
-    except NnlibError:  # parallel: items, and nothing to cut
+        resolved = resolve_sizes(replace(spec, layers=tuple(layers)), "")
+        if any(layer.units is None for layer in resolved.layers):
+            return None
+        return predict_work(resolved, settings, settings.batch, entries)
+    except (NnlibError, SpecError):  # it does not fit, or there is nothing to cut
         return None
 
 
@@ -90,14 +105,14 @@ def describe_memory(
 ) -> str:
     """Return what a training takes of each GPU: what belongs to cut layers is shared, all else is on every one.
 
-    By examples a GPU has all weights, and its part of the batch and of the optimizer's state.
+    By examples a GPU has all weights, one shard of the batch at a time, and its part of the optimizer's state.
     """
     spec, states = network.spec, RULES[settings.optimizer.lower()].states
     plan = plan_of(spec, settings.batch, settings.parallel)
     by_examples = plan.kind == EXAMPLES
-    costs = {
-        cost.name: cost for cost in count_costs(network, entries, Step(batch, states, gpu=True, accumulate=several))
-    }
+    size, kept = (math.ceil(batch / SHARDS), 1) if by_examples else (batch, several)
+    step = Step(size, states, gpu=True, accumulate=kept)
+    costs = {cost.name: cost for cost in count_costs(network, entries, step)}
     sizes = []
     for ranks in (1, *COUNTS):
         taken = 0.0
@@ -105,9 +120,19 @@ def describe_memory(
             cost = costs[layer.name]
             own = n in plan.wide or any(edge.source in plan.wide for edge in spec.edges if edge.target == n)
             taken += cost.weights / (ranks if own else 1) + cost.state / (ranks if own or by_examples else 1)
-            taken += cost.batch / (ranks if n in plan.wide or by_examples else 1)
+            taken += cost.batch / (ranks if n in plan.wide else 1)
+            taken += cost.weights * _count_gradients(ranks, several) if by_examples else 0.0
         sizes.append(f"{show_bytes(int(taken))} on {ranks}")
     return f"memory of each GPU: {', '.join(sizes)}; with validation the best epoch's weights besides"
+
+
+def _count_gradients(ranks: int, several: int) -> float:
+    """Return how many gradients of all weights a rank keeps by examples besides that of a shard.
+
+    They are the tree's branches, one for each time that its shards are halved; what the others give it; and its part of
+    the sum of several batches.
+    """
+    return (SHARDS // ranks).bit_length() - 1 + (ranks > 1) + (several > 1) / ranks
 
 
 def describe_efficiency(work: Work, room: int) -> str:

@@ -5,8 +5,8 @@ that no GPU shortens. Layers cut by items have 1/R of their units on each of R G
 Each weight matrix of a cut layer costs a step one sum over the GPUs of batch x units of its other end: an exchange of
 slices and one of their sums, in which 2 (R - 1) / R of the array leave each GPU, however wide the layer is. By examples
 each GPU has 8 / R shards of the batch, whole weights, and 1 / R of the optimizer's state: gradients are summed over the
-GPUs by slices, and the new weights travel back. A convolution is a product of unfolded maps: as many rows an example
-as a map has values.
+GPUs by slices, and the new weights travel back; each shard, and the update, takes the time that no GPU shortens. A
+convolution is a product of unfolded maps: as many rows an example as a map has values.
 
 The efficiency is that of strong scaling, T(1) / (R T(R)): the same batch on R GPUs, and T(1) of one GPU that knows of
 no parts. What machines reach is assumed: about three quarters of what their makers' data sheets promise, of links what
@@ -121,7 +121,8 @@ def step_seconds(machine: Machine, work: Work, ranks: int = 1) -> float:
     passes = WORD * MAP_PASSES * work.batch * work.values / machine.memory
     if work.by_examples and ranks > 1:
         seconds = sum(_seconds_by_examples(machine, work, matrix, ranks) for matrix in work.matrices) + passes / ranks
-        return machine.floor + seconds + 2 * machine.latency  # of all dense gradients at once
+        launches = SHARDS // ranks + 1  # a graph for each own shard, and those of the update
+        return launches * machine.floor + seconds + 2 * machine.latency  # of all dense gradients at once
     return machine.floor + passes + sum(_seconds(machine, work, matrix, ranks) for matrix in work.matrices)
 
 

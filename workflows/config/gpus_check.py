@@ -23,6 +23,7 @@ class _Use:
     region: str
     efficiency: float | None
     worth: int
+    by_examples: float | None = None  # the efficiency, if batches were cut where nothing else is
 
 
 def find_poorly_used(regions: Sequence[Region], summaries: Mapping[Path, DataSummary]) -> list[str]:
@@ -70,7 +71,8 @@ def _predict(region: Region, job: JobRequest, summaries: Mapping[Path, DataSumma
         return None
     work = predict_from(spec, settings, sets)
     if work is None:
-        return _Use(region.name, None, 1)
+        other = predict_from(spec, replace(settings, parallel="examples"), sets)
+        return _Use(region.name, None, 1, predict_efficiency(MACHINE, other, job.gpus) if other else None)
     counts = [count for count in job.gpu_counts if count > 1]
     return _Use(region.name, predict_efficiency(MACHINE, work, job.gpus), most_worthwhile(MACHINE, work, counts))
 
@@ -105,6 +107,9 @@ def _describe(key: str, gpus: int, uses: Sequence[_Use]) -> str:
         )
     if len(known) < len(uses):
         parts.append("nothing of the network is cut (nnlib inspect says why), so that each GPU does all the work")
+    shared = sorted(gpus * use.by_examples for use in uses if use.by_examples is not None)
+    if shared and shared[-1] > 1:
+        parts.append(f"train.parallel: examples would cut its batches, predicted {_ends(shared)} times as fast")
     worth = max(use.worth for use in uses)
     if worth > 1:
         parts.append(f"at most {worth} GPUs are worth it")

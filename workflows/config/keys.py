@@ -145,10 +145,10 @@ TRAIN: Keys = {
     ),
     "parallel": Key(
         _train.parallel,
-        choice(name for name in PARALLELS if name != "examples"),  # a job's ranks are GPUs, which do not do it
+        choice(PARALLELS),
         "How a network is cut into shards, which several GPUs may share: `items` cuts sparse inputs and output layers "
-        "of 4,096 units or more, `auto` those of 8,192 or more where that is possible; a model's last bits depend on "
-        "this, and not on the number of GPUs.",
+        "of 4,096 units or more, `auto` those of 8,192 or more where that is possible; `examples` cuts batches of "
+        "dense data, of images as well; a model's last bits depend on this, and not on the number of GPUs.",
     ),
     "seed": Key(_train.seed, whole(0, 2**32 - 1), "Seed of all random numbers of a training."),
 }

@@ -1,7 +1,7 @@
 """What fine-tuning costs by GPUs and batch: what is predicted, and what others published beside it. Pure.
 
 Predicted is a training whose batch is cut by examples, each GPU having a batch of its own, as predict.py and level 3's
-model of a sum say; nnlib does that on processors alone so far.
+model of a sum say; nnlib's own way, eight shards of one batch, has not met GPUs yet.
 """
 
 from __future__ import annotations

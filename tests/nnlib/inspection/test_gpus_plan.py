@@ -105,16 +105,19 @@ def test_what_is_not_cut_is_on_every_gpu():
 def test_by_examples_every_gpu_has_all_weights(monkeypatch):
     monkeypatch.setattr(gpus_plan, "plan_of", lambda *_: Plan("examples"))
     network, entries = outline(spec(100)), {0: Entries(50.0, 40.0), 2: Entries(50.0, 40.0)}
-    whole, each = describe_cut(network.spec, TrainSettings())
-    assert whole.endswith("each batch by examples, in eight shards, so far on processors alone")
-    assert each == "  each has all weights, updates its rows of them, and keeps the optimizer's state of these"
+    whole, each, alone = describe_cut(network.spec, TrainSettings())
+    assert whole.endswith("each batch by examples, in eight shards")
+    assert each == "  each has all weights, updates a slice of them, and keeps the optimizer's state of it"
+    assert alone.startswith("  one GPU alone runs all eight shards, one after the other; ")
     work = predict_work(network.spec, TrainSettings(), 64, entries)
     assert work is not None and work.by_examples and not any(matrix.cut for matrix in work.matrices)
-    costs = count_costs(network, entries, Step(64, 2, gpu=True))
-    found = describe_memory(network, TrainSettings(), 64, entries, 1)
-    for ranks in (1, 8):
-        taken = sum(cost.weights + (cost.state + cost.batch) / ranks for cost in costs)
-        assert f"{show_bytes(int(taken))} on {ranks}" in found
+    costs = count_costs(network, entries, Step(8, 2, gpu=True))
+    for several in (1, 2):
+        found = describe_memory(network, TrainSettings(), 64, entries, several)
+        for ranks, gradients in ((1, 3), (2, 3), (4, 2), (8, 1)):  # besides a shard's: branches, and what others give
+            more = gradients + (several - 1) / ranks
+            taken = sum(cost.weights * (1 + more) + cost.state / ranks + cost.batch for cost in costs)
+            assert f"{show_bytes(int(taken))} on {ranks}" in found
 
 
 IMAGES = {
@@ -133,10 +136,11 @@ def test_networks_of_images_are_cut_by_examples():
     assert list(describe_cut(network, TrainSettings())) == [
         "several GPUs (parallel auto): no layer is cut, each GPU would do all the work",
         "  the network has layers that are not fully connected",
+        "  parallel examples would cut its batches",
     ]
     assert predict_work(network, TrainSettings(), 64, {}) is None
     settings = TrainSettings(parallel="examples", optimizer="sgd")
-    assert len(list(describe_cut(network, settings))) == 2
+    assert len(list(describe_cut(network, settings))) == 3
     assert predict_work(network, settings, 64, {}) == Work(
         (
             Matrix(27, 8, first=True, places=120),

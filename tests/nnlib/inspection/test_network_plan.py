@@ -47,6 +47,6 @@ def test_a_network_of_images_is_told_by_its_maps():
         "I: kernels over 3 maps of 8 x 8",
         "Hidden Pool: 80 units (4 x 4 x 5), Max 2x2/2; the whole layer at once; from Stem",
         "several GPUs (parallel auto): no layer is cut, each GPU would do all the work the network has layers that are "
-        "not fully connected",
+        "not fully connected parallel examples would cut its batches",
     ):
         assert words in lines

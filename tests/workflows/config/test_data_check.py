@@ -73,6 +73,25 @@ def test_images_fit_a_network_that_convolves_them(tmp_path):
     assert len(wrong) == 1 and "legal: a kernel of up to 3" in wrong[0]
 
 
+@pytest.mark.parametrize("train", ["parallel: examples", ""])
+def test_batches_are_cut_where_each_example_is_computed_alone(tmp_path, train):
+    study, network = write_images(tmp_path)
+    text = study.read_text()
+    if train:
+        text = text.replace("train: {", f"train: {{{train}, ")
+    else:
+        text = text.replace("  space:\n", "  space:\n    parallel: {choice: [none, examples]}\n")
+    study.write_text(text)
+    check_data(load_config(study))
+    network["Layers"][1]["BatchNormalization"] = True
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    with pytest.raises(ConfigError) as caught:
+        check_data(load_config(study))
+    words = "Hidden: BatchNormalization that learns is over the whole batch; legal: auto, none, or FineTuning"
+    assert len(caught.value.problems) == 2 and all(words in problem for problem in caught.value.problems)
+    assert caught.value.problems[0].startswith("region 'United Kingdom': network.json: parallel: 'examples' is for ")
+
+
 def test_an_output_of_maps_has_as_many_units_as_its_data(tmp_path):
     study, network = write_images(tmp_path)
     network["Layers"][-1] |= {"Type": "Convolutional", "N": 3}

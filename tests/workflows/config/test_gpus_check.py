@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from nnlib.data.file import DataSummary, SetSummary
@@ -39,6 +42,25 @@ def test_a_network_of_which_nothing_is_cut(notes):
     )
     assert notes(asking("gpus: 4"), 12, 8191) == [text]
     assert notes(asking("gpus: 1"), 12, 12) == []
+
+
+def test_batches_that_could_be_cut_are_pointed_out(tmp_path):
+    """An image network of which `auto` cuts nothing."""
+    study = write_study(tmp_path, asking("gpus: 4"))
+    network = json.loads((tmp_path / "network.json").read_text())
+    image = {"Name": "Input", "Kind": "Input", "N": [32, 32, 64], "DataSet": "input"}
+    conv = {"Name": "Hidden", "Kind": "Hidden", "Type": "Convolutional", "N": 256, "Kernel": [3, 3]}
+    network["Layers"][:2] = [image, conv]
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    study.write_text(study.read_text().replace("    hidden: {int: [2, 8], log: true}\n", ""))
+    config = load_config(study)
+    sets = SetSummary("input", 1000, 65_536, 65_536_000, "dense numbers"), SetSummary("output", 1000, 10, 1000)
+    data = {file: DataSummary(sets, "") for region in config.regions for file in region.data.values()}
+    [text] = find_poorly_used(config.regions, data)
+    found = re.search(r"train.parallel: examples would cut its batches, predicted ([0-9.]+) times as fast;", text)
+    assert found is not None and 2 < float(found[1]) < 4
+    study.write_text(study.read_text().replace("train: {", "train: {parallel: examples, "))
+    assert find_poorly_used(load_config(study).regions, data) == []
 
 
 def test_what_is_predicted_with_the_largest_settings(notes):

@@ -13,7 +13,7 @@ from nnlib.spec.geometry import is_computed
 from nnlib.spec.sizes import fit_data, refuse_data, resolve_sizes
 from nnlib.spec.types import LayerKind, NetworkSpec
 from regiondag.study.model import Region
-from regiondag.study.space import list_extreme_values
+from regiondag.study.space import Choice, list_extreme_values
 
 if TYPE_CHECKING:
     from nnlib.data.file import DataSummary
@@ -45,14 +45,25 @@ def find_misfits(region: Region, summaries: Mapping[Path, DataSummary]) -> Itera
                 )
             else:
                 expected, source = width, str(file)
-    outputs: set[str] = set()
+    told: set[str] = set()
     for file in region.data.values():
         resolved = yield from _wrong_sizes(
             network, summaries[file], f"region {region.name!r}: {file}: {region.network.name}"
         )
-        wrong = set(_wrong_outputs(resolved, summaries[file])) - outputs
-        outputs |= wrong
+        wrong = set(_wrong_outputs(resolved, summaries[file])) - told
+        wrong |= set(_uncut_batches(region, resolved)) - told
+        told |= wrong
         yield from (f"region {region.name!r}: {region.network.name}: {text}" for text in sorted(wrong))
+
+
+def _uncut_batches(region: Region, network: NetworkSpec) -> Iterator[str]:
+    """Yield why batches cannot be cut by examples, where a study asks for it."""
+    searched = [one.options for one in region.search.space if isinstance(one, Choice) and one.name == "parallel"]
+    if "examples" in (region.train.parallel, *(name for names in searched for name in names)):
+        from nnlib.inspection.gpus_plan import why_not_by_examples  # which few studies need
+
+        if why := why_not_by_examples(network):
+            yield why
 
 
 def _wrong_outputs(network: NetworkSpec, summary: DataSummary) -> Iterator[str]:
