@@ -5,8 +5,7 @@ run = regiondag.Study.load("shop").run()
 run.champion("North").recommend("N001")
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as type checkers know it: scripts of DAGMan's start without `typing`
 if TYPE_CHECKING:
     from regiondag.api.champion import Champion
     from regiondag.api.run import Run
@@ -19,7 +18,7 @@ __all__ = ["Champion", "Run", "Search", "Study", "__version__"]
 _HOMES = {"Champion": "champion", "Run": "run", "Search": "search", "Study": "study"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what is asked for only then: the command starts without it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'regiondag' has no attribute {name!r}")

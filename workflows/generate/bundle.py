@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from regiondag.generate.compiled import CODES_FILE, compile_dataclasses, compile_module
+from regiondag.generate.compiled import CODES_FILE, compile_module, compile_start, list_taken
 from regiondag.report.page_shell import page_parts
 from regiondag.run.layout import PAGE_LIBRARY
 
@@ -49,6 +49,7 @@ MANAGER_CODE = (
     "regiondag.tuning",
     "regiondag.util.digests",
     "regiondag.util.intervals",
+    "regiondag.util.one_thread",
     "regiondag.util.schema",
     "regiondag.util.secrets",
     "regiondag.util.text",
@@ -56,7 +57,13 @@ MANAGER_CODE = (
 )
 
 # What the scripts of each trial import, and only some of them NumPy.
-OFTEN = ("regiondag.node.pre", "regiondag.node.post", "regiondag.tuning.gp.ask")
+OFTEN = (
+    "regiondag.node.journal_mark",
+    "regiondag.node.post",
+    "regiondag.node.pre",
+    "regiondag.node.proposing",
+    "regiondag.tuning.gp.ask",
+)
 
 # What PRE and POST of recommendations for all customers import.
 RECOMMEND_CODE = (
@@ -138,11 +145,14 @@ def _archive_scripts(
     program: str, sources: Mapping[str, bytes], others: Mapping[str, bytes], often: tuple[str, ...]
 ) -> Archive:
     """Pack what DAGMan's scripts run. Thousands would each compile it anew: another Python passes that over."""
-    main = f'from regiondag.node.start import start\n\nstart("{program}", "{CODES_FILE}")\n'
-    texts = {"__main__.py": main.encode(), **sources}
+    inside = dict(sources)
+    start = inside.pop("regiondag/node/start.py")
+    texts = {"__main__.py": start + f'\n\nstart("{program}", "{CODES_FILE}")\n'.encode(), **inside}
     modules = {f"{name}c": compile_module(name, text) for name, text in texts.items() if name.endswith(".py")}
-    codes = compile_dataclasses(_zip(texts | modules), (program, *often))
-    return _archive("regiondag", {**texts, **others}, {**modules, CODES_FILE: codes})
+    codes = compile_start(_zip(texts | modules), (program, *often))
+    taken = list_taken(codes)
+    rest = {name: code for name, code in modules.items() if name.removesuffix("c") not in taken}
+    return _archive("regiondag", {**texts, **others}, {**rest, CODES_FILE: codes})
 
 
 def _archive(name: str, texts: Mapping[str, bytes], compiled: Mapping[str, bytes] | None = None) -> Archive:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
+import re
 import stat
 import sys
 from contextlib import suppress
@@ -39,12 +39,16 @@ from regiondag.util.text import bound, list_some
 MOST_FILES = 1000  # in a node's folder; a job brings ten
 LONGEST_TRIAL = 16 << 20  # bytes
 LONGEST_HEADER = 4096  # bytes of scores.npy before its numbers
+# The header as NumPy writes it, up to 18 digits a number.
+AS_WRITTEN = (
+    r"\{'descr': '<f4', 'fortran_order': False, 'shape': \(([1-9]\d{0,17}), ([1-9]\d{0,17}), ([1-9]\d{0,17})\), \}"
+)
 MOST_MODELS = 64  # of which scores.npy has the metrics
 READER = "nnlib.inspection.brought_models"
 PATIENCE = 120  # seconds that it may take, and one more for each SPEED bytes
 SPEED = 10_000_000
 # By these a library ends its process; by others somebody else does, who says nothing of a model.
-CRASHES = {-one for one in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)}
+CRASHES = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 OURS = frozenset({TRIAL_FILE, ATTEMPT_SUBMIT, JOB_LOG, START_FOLDER})  # in a node's folder, of no job
 KINDS = {
@@ -180,8 +184,7 @@ def read_shape(path: Path) -> tuple[int, int, int]:
     https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, read without NumPy: POST starts without.
     Raises OSError, and ValueError for what is no such file of float32.
     """
-    import ast  # as PRE needs none of it
-    import struct
+    import struct  # as PRE needs none of it
 
     with path.open("rb") as file:
         size, head = os.fstat(file.fileno()).st_size, file.read(LONGEST_HEADER)
@@ -190,8 +193,21 @@ def read_shape(path: Path) -> tuple[int, int, int]:
     begin = 10 + struct.unpack_from("<H", head, 8)[0] if len(head) >= 10 else 0
     if not 10 <= begin <= len(head):
         raise ValueError("its header is torn")
+    models, metrics, customers = _read_header(head[10:begin].decode("latin-1").strip())
+    if begin + 4 * models * metrics * customers != size:
+        raise ValueError(f"{models} x {metrics} x {customers} numbers do not take its {size:,} bytes")
+    return models, metrics, customers
+
+
+def _read_header(text: str) -> tuple[int, int, int]:
+    known = re.fullmatch(AS_WRITTEN, text)
+    if known:
+        models, metrics, customers = map(int, known.groups())
+        return models, metrics, customers
+    import ast  # which takes longer than all the rest
+
     try:
-        said = ast.literal_eval(head[10:begin].decode("latin-1").strip())
+        said = ast.literal_eval(text)
         shape = said["shape"]
     except (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
         raise ValueError("its header is damaged") from error
@@ -199,8 +215,6 @@ def read_shape(path: Path) -> tuple[int, int, int]:
     if not whole or said.get("descr") != "<f4" or said.get("fortran_order") is not False:
         raise ValueError("legal: float32 of three dimensions")
     models, metrics, customers = shape
-    if begin + 4 * models * metrics * customers != size:
-        raise ValueError(f"{models} x {metrics} x {customers} numbers do not take its {size:,} bytes")
     return models, metrics, customers
 
 
@@ -210,7 +224,8 @@ def find_misfit(place: Path, inputs: Path, archive: Path) -> str:
     The run's `archive` of nnlib reads them in a process that may crash; `inputs` has the trial's network and data.
     Where that cannot be said, as without netCDF4 on this machine, manager.log says why, and they are taken as they are.
     """
-    import subprocess  # scripts of trials start without
+    import signal  # scripts of trials start without
+    import subprocess
 
     words = [sys.executable, "-P", "-m", READER, str(place), str(inputs)]
     path = os.pathsep.join(filter(None, (str(archive), os.environ.get("PYTHONPATH"))))
@@ -228,7 +243,7 @@ def find_misfit(place: Path, inputs: Path, archive: Path) -> str:
         return f"models that were not read within {seconds} s"
     except OSError as error:  # no room for another process
         done = subprocess.CompletedProcess(words, Exit.MACHINE, str(error).encode(), b"")
-    if done.returncode in CRASHES:
+    if done.returncode in {-getattr(signal, name) for name in CRASHES}:
         return f"models that crash what reads them, by signal {-done.returncode}"
     if done.returncode == 0:
         return ""

@@ -1,6 +1,6 @@
 """The search methods by name: where the points of each come from.
 
-NumPy, scikit-optimize and threadpoolctl are imported when a model is really asked: most PRE scripts need none of them.
+NumPy and scikit-optimize are imported when a model is really asked: most PRE scripts need none of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from regiondag.tuning.domain import Domain, UnitSequence
 from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import SHARING, Neighbour, Observation
 from regiondag.tuning.sobol import sobol_point
+from regiondag.util.one_thread import on_one_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,10 @@ def _ask_skopt(asked: Question) -> list[Proposed]:
 
 
 def _ask_gaussian_process(asked: Question) -> list[Proposed]:
-    from threadpoolctl import threadpool_limits
-
     from regiondag.tuning.gp import ask
 
     # One thread: the sums are the same on any number of cores, and PRE scripts of many regions run side by side.
-    with threadpool_limits(1):
+    with on_one_thread():
         return ask.ask_with_reasons(
             asked.domain, asked.history, asked.pending, asked.n, asked.seed, asked.per_second, asked.neighbours
         )

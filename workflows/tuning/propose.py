@@ -15,6 +15,7 @@ from regiondag.tuning.methods import METHODS, Method, Question
 from regiondag.tuning.noise import Gain
 from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence, is_from_block
+from regiondag.util.one_thread import on_one_thread
 
 if TYPE_CHECKING:  # NumPy is imported when a model is really asked
     from regiondag.tuning.gp.ask import Foreseen
@@ -76,11 +77,9 @@ def foresee(
     task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, _usable(search, shared))
     if search.method != "bayes" or task.succeeded < 2:
         return None
-    from threadpoolctl import threadpool_limits
-
     from regiondag.tuning.gp.ask import foresee_loss
 
-    with threadpool_limits(1):  # the same bits as those that were asked
+    with on_one_thread():  # the same bits as those that were asked
         return foresee_loss(task.domain, task.history, point, came, task.seed_of_model, task.neighbours)
 
 
@@ -88,21 +87,17 @@ def expect_gain(search: Search, history: Sequence[Observation], points: Sequence
     """Return how much loss the best of the next `points` is expected to gain; None where no model says so."""
     if search.method != "bayes" or sum(o.loss is not None for o in history) < count_initial_trials(search):
         return None
-    from threadpoolctl import threadpool_limits
-
     from regiondag.tuning.gp.ask import expect_improvement
 
-    with threadpool_limits(1):  # the same bits whatever the number of threads
+    with on_one_thread():  # the same bits whatever the number of threads
         return expect_improvement(domain_of(search), _finite(history), points, seed)
 
 
 def depend(search: Search, history: Sequence[Observation], seed: int) -> list[Dependence]:
     """Return how the loss depends on each hyperparameter, by a model of trials of any method; the strongest first."""
-    from threadpoolctl import threadpool_limits
-
     from regiondag.tuning.gp.dependence import depend_on_each
 
-    with threadpool_limits(1):
+    with on_one_thread():
         return depend_on_each(domain_of(search), _finite(history), seed)
 
 
@@ -117,13 +112,11 @@ def rank_trials(search: Search, history: Sequence[Observation], seed: int, share
     values = [math.inf if o.loss is None else o.loss for o in history]
     done = [number for number, o in enumerate(history) if o.loss is not None]
     if search.winner != "observed":
-        from threadpoolctl import threadpool_limits
-
         from regiondag.tuning.gp import ask
 
         usable = _usable(search, shared)
         predict = ask.predict_losses if search.winner == "model" else ask.predict_noisy_losses
-        with threadpool_limits(1):
+        with on_one_thread():
             found = predict(domain_of(search), history, seed, usable.neighbours if usable else ())
         values = values if found is None else [float(value) for value in found]
     return sorted(done, key=values.__getitem__)
@@ -249,11 +242,9 @@ class _Task:
         slots = sum(number % WARM_EVERY == 0 for number in numbers)
         if self.search.share != "warm" or self.shared is None or not self.shared.neighbours or not slots:
             return []
-        from threadpoolctl import threadpool_limits
-
         from regiondag.tuning.gp.training_set import compare
 
-        with threadpool_limits(1):
+        with on_one_thread():
             compared = compare(self.domain, self.history, self.shared.neighbours)
         best: dict[str, Proposed] = {}
         for neighbour, _, _ in compared.neighbours:

@@ -190,6 +190,7 @@ def test_which_model_is_asked(monkeypatch):
 def test_models_and_comparisons_work_on_one_core(monkeypatch):
     import threadpoolctl
 
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     now, seen = [], []
 
     @contextmanager
