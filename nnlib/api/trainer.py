@@ -45,7 +45,8 @@ class Trainer:
     `scale_rate` multiplies it by the examples of an update / `base_batch` (linear) or its root (sqrt). `ema` is the
     decay of a mean of the weights, which is then measured and kept (0: none). `clip` limits the norm of an update's
     gradient (0: none). `precision="tf32"` lets a GPU round the factors of products to 10 bits, `"bf16"` rounds them
-    to 7, both with sums in float32; `"auto"` is tf32 on GPUs from Ampere on, bf16 on AMX with oneMKL, else float32.
+    to 7, both with sums in float32; `"auto"` is tf32 on GPUs from Ampere on, bf16 where a processor is
+    faster with it (AMX with oneMKL, AMD's AVX-512 with Numba), else float32.
     `parallel` is how a training is cut into shards: items, none, auto, which cuts wide layers by items, or examples,
     which cuts batches of dense data, images among them.
     `threads` is how many to use (all by default), which never changes a bit of the result. `device` is cpu, gpu, or

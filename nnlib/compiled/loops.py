@@ -5,6 +5,7 @@ gives the same bits every time on one kind of processor. NumPy does the same whe
 each loop, or its module, names.
 """
 
+from nnlib.compiled import bf16
 from nnlib.compiled.bf16 import to_bf16
 from nnlib.compiled.convolution import convolve, convolve_as_it_is, correlate, pack
 from nnlib.compiled.depthwise import correlate_maps, sweep_maps

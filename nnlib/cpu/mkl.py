@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.scratch import SCRATCH
-from nnlib.ops.bf16 import to_bf16
+from nnlib.ops.bf16 import Halves, to_bf16
 from nnlib.util.arrays import Floats
 
 NAME = "mkl"
@@ -62,22 +62,11 @@ class Mkl:
         self._gemm = library.gemm
         self.versions: Mapping[str, str] = {NAME: library.version}
 
-    def factor(self, x: Floats, memory: str = "") -> NDArray[np.uint16]:
+    def factor(self, x: Floats, memory: str = "") -> Halves:
         """See `products.Products`."""
-        if not x.flags.c_contiguous and x.T.flags.c_contiguous:
-            return self.factor(x.T, memory).T
-        if LOOPS is None:
-            return to_bf16(x)
-        out = SCRATCH.get(f"bf16 {memory}", x.shape, np.uint16) if memory else np.empty(x.shape, np.uint16)
-        if x.flags.c_contiguous or x.strides[1] != x.itemsize:
-            numbers, stride = x.reshape(-1), x.shape[1]
-        else:  # columns of a larger matrix, which are not copied
-            stride = x.strides[0] // x.itemsize
-            numbers = as_strided(x, ((len(x) - 1) * stride + x.shape[1],), x.strides[1:])
-        LOOPS.to_bf16(numbers.view(np.uint32), stride, out)
-        return out
+        return round_factor(x, memory)
 
-    def multiply(self, a: NDArray[Any], b: NDArray[Any], out: Floats | None = None) -> Floats:
+    def multiply(self, a: Halves, b: Halves, out: Floats | None = None) -> Floats:
         """See `products.Products`."""
         (n, k), m = a.shape, b.shape[1]
         if out is None:
@@ -91,6 +80,26 @@ class Mkl:
                 *(ROW_MAJOR, left[0], right[0], n, m, k, 1.0, *left[1:], *right[1:]), 0.0, out.ctypes.data, stride
             )
         return out
+
+
+def round_factor(x: Floats, memory: str = "") -> Halves:
+    """Return a factor as bfloat16 numbers, by rows or by columns as it is; see `products.Products`."""
+    if not x.flags.c_contiguous and x.T.flags.c_contiguous:
+        return round_factor(x.T, memory).T
+    if LOOPS is None:
+        return to_bf16(x)
+    out = SCRATCH.get(f"bf16 {memory}", x.shape, np.uint16) if memory else np.empty(x.shape, np.uint16)
+    numbers, stride = flatten(x if x.strides[1] == x.itemsize else np.ascontiguousarray(x))
+    LOOPS.to_bf16(numbers.view(np.uint32), stride, out)
+    return out
+
+
+def flatten(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Return a matrix with contiguous rows in one dimension, without a copy, and how far apart its rows begin."""
+    if x.flags.c_contiguous or not x.size:
+        return x.reshape(-1), x.shape[1]
+    stride = x.strides[0] // x.itemsize
+    return as_strided(x, ((len(x) - 1) * stride + x.shape[1],), (x.itemsize,)), stride
 
 
 def _form(matrix: NDArray[Any]) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from regiondag.run.history import TrialOutcome
 # versions of NumPy and SciPy, and with compiled loops: losses 7e-7 of themselves apart, ranking metrics 1e-4.
 LOSS_TOLERANCE = 0.005  # as a part of the loss
 METRIC_TOLERANCE = 0.01  # of ranking metrics, which lie between 0 and 1
-MKL = "mkl"
+BF16 = ("mkl", "bf16 products")  # what multiplies bfloat16 numbers; NumPy says nothing
 PROCESSORS = ("numpy", "scipy", "openblas")  # of which openblas names its kernels, too
 LIBRARIES = (*PROCESSORS, "cupy", "cuda")
 
@@ -116,8 +116,9 @@ def find_other_kind(record: Record, again: Result) -> tuple[str, ...]:
     on_gpu = before.backend == again.backend == "cupy"
     said = []
     if before.precision == again.precision == "bf16":  # rounded alike, summed by one library or by another
-        then, now = (result.versions.get(MKL, "none") for result in (before, again))
-        said += [f"{MKL} {then} then, {now} now"] if then != now else []
+        for name in BF16:
+            then, now = (result.versions.get(name, "none") for result in (before, again))
+            said += [f"{name} {then} then, {now} now"] if then != now else []
     for name, one, other in pairs:
         if one == other or not one or (on_gpu and name in ("cpu", *PROCESSORS)):
             continue  # what is computed on a GPU depends on the processors no more than any file does

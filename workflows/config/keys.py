@@ -141,7 +141,8 @@ TRAIN: Keys = {
         _train.precision,
         choice(PRECISIONS),
         "What the factors of dense products are rounded to, sums being float32: `tf32` 10 bits, on a GPU; `bf16` 7 "
-        "bits; `auto` is `tf32` on GPUs from Ampere on, `bf16` on AMX with oneMKL, else `float32`.",
+        "bits; `auto` is `tf32` on GPUs from Ampere on, `bf16` where a processor multiplies that faster (AMX with "
+        "oneMKL, AMD's AVX-512 with Numba), else `float32`.",
     ),
     "parallel": Key(
         _train.parallel,

@@ -98,24 +98,29 @@ class Precisions(Bench[Sizes]):
         return self._rows("784-512-512-10, Adam", replace(self.sizes.images, threads=threads), (1.2, 1.2))
 
     def _rows(self, name: str, work: Work, goals: tuple[float, float]) -> Iterator[Row]:
-        """Measure without AMX, and with it where there is one; the goals are in this order."""
+        """Measure without AMX, and with it where there is one; the goals are in this order.
+
+        A goal is that of what `precision: auto` chooses.
+        """
         clock = "1 thread, CPU time" if work.threads == 1 else f"{work.threads} threads, wall time"
-        for amx in (False, True) if has_amx() else (False,):
-            title, precision = f"{name}, {'bf16 on AMX' if amx else 'float32, no AMX'}", "bf16" if amx else "float32"
+        slow = "float32, no AMX", "float32", goals[0] if has_amx() or obstacle() else None
+        fast = ("bf16 on AMX" if has_amx() else "bf16 on AVX-512"), "bf16", goals[has_amx()]
+        for how, precision, goal in (slow, fast) if has_amx() or not obstacle() else (slow,):
+            title = f"{name}, {how}"
             try:
                 variant, turn = self._measure(replace(work, precision=precision))
             except NotMeasuredError as error:
                 yield Row(f"{title}, {clock}", None, None, "ms", note=str(error))
                 continue
             title = f"{title} (peer: {variant}), {clock}"
-            yield Row(title, turn.ours, turn.peer, "ms", goals[amx], goal_is_ratio=True)
+            yield Row(title, turn.ours, turn.peer, "ms", goal, goal_is_ratio=goal is not None)
 
     def _measure(self, work: Work) -> tuple[str, Turn]:
         """Return the peer's fastest precision, and the round whose ratio to it is the median."""
-        amx = work.precision == "bf16"
-        if amx and (why := obstacle()):
+        rounded = work.precision == "bf16"
+        if rounded and (why := obstacle()):
             raise NotMeasuredError(why)
-        held = NO_AMX if has_amx() and not amx else {}
+        held = NO_AMX if has_amx() and not rounded else {}
         variant = find_fastest(work, PEERS, held)
         with sides(work, (variant,), held) as both:
             self._ours = both.kernels

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nnlib.cpu.products import obstacle
+from nnlib.cpu.products import has_amx, obstacle
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.quality.training import METRIC, QUICK, Sizes, Trainings, interval
 
@@ -32,7 +32,7 @@ class Precision(Bench[Sizes]):
         rounded, rounded_epoch = trainings.test({**settings, "precision": "bf16"})
         low, middle, high = interval(np.array(rounded) - np.array(single))
         noise = float(np.std(single, ddof=1))
-        by = "oneMKL" if not obstacle() else "NumPy"
+        by = "NumPy" if obstacle() else "oneMKL" if has_amx() else "AVX-512"
         title = f"{METRIC}, bf16 by {by} (peer: float32), {len(single)} seeds"
         epochs = f"best epochs {rounded_epoch:.1f} and {epoch:.1f}"
         yield Row(f"{title}, {epochs}", float(np.mean(rounded)), float(np.mean(single)), "", higher=True)

@@ -6,13 +6,14 @@ import itertools
 import numpy as np
 import pytest
 
+from nnlib.compiled.select import LOOPS
 from nnlib.contract import PRECISIONS, TrainSettings
 from nnlib.cpu import mkl, products
 from nnlib.cpu.backend import Cpu
 from nnlib.cpu.backward import backward
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
-from nnlib.cpu.products import FLOAT32, Rounded, choose_precision, describe_precision, products_of
+from nnlib.cpu.products import FLOAT32, PAIRED, Paired, Rounded, choose_precision, describe_precision, products_of
 from nnlib.model import network as net
 from nnlib.model.examples import examples_of
 from nnlib.ops.bf16 import from_bf16, to_bf16
@@ -21,6 +22,8 @@ from nnlib.util.threads import workers
 from tests.nnlib.samples import batch_of, bits, network_of, random_matrix, sets_of
 
 AMX = "processor\t: 0\nflags\t\t: fpu amx_bf16 avx512_bf16 amx_tile\n"
+AMD = "vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx512f avx512_bf16\n"
+PAIRS = LOOPS is not None and LOOPS.bf16.HAVE_PAIRS
 SETS = sets_of(x=random_matrix(50, 300, 1, 0.1), y=random_matrix(50, 40, 2, 0.2))
 INPUT = {"Name": "I", "N": "auto", "DataSet": "x", "Sparse": True}
 HIDDEN, MORE = ({"Name": name, "N": 24, "Activation": "Relu"} for name in "HM")
@@ -74,8 +77,8 @@ def _asked_anew():
 def library(request, monkeypatch):
     """oneMKL on a processor that has AMX, or what stands in for both."""
     if request.param == "installed":
-        if products.obstacle():
-            pytest.skip(products.obstacle())
+        if products.obstacle() or not products.has_amx():
+            pytest.skip(products.obstacle() or "this processor has no AMX")
         return
     monkeypatch.setattr(mkl, "find", lambda: mkl.Library("1.2", standin))
     monkeypatch.setattr(products, "_cpu_info", lambda: AMX)
@@ -84,7 +87,7 @@ def library(request, monkeypatch):
 
 @pytest.fixture
 def without(monkeypatch):
-    """A machine that has oneMKL, and no AMX."""
+    """A machine that has oneMKL, no AMX, and Intel's AVX-512, whose instructions for bfloat16 bring nothing."""
     monkeypatch.setattr(products, "_cpu_info", lambda: AMX.replace("amx_bf16", "amx"))
     products.obstacle.cache_clear()
 
@@ -128,6 +131,47 @@ def test_memory_with_a_name_is_used_again(library):
     assert again.base is first.base and (from_bf16(first) == 2).all()
 
 
+@pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 33])
+def test_pairs_multiply_matrices_of_any_form(n):
+    """Tiles are 8 rows and 32 columns, words two numbers along k, and 16 of them are turned at once."""
+    random, ours = np.random.default_rng(n), Paired()
+    for k, m in itertools.product((0, 1, 2, 3, 31, 32, 33, 70), (0, 1, 31, 32, 33, 70)):
+        for a, b in itertools.product(forms(random, n, k), forms(random, k, m)):
+            one, other = ours.factor(a), ours.factor(b, "weights")
+            wanted = Rounded().multiply(Rounded().factor(a), Rounded().factor(b))
+            around = np.full((n + 2, m + 3), 7, np.float32)
+            ours.multiply(one, other, around[1 : n + 1, 1 : m + 1])
+            np.testing.assert_allclose(around[1 : n + 1, 1 : m + 1], wanted, rtol=0, atol=2e-5)
+            around[1 : n + 1, 1 : m + 1] = 7
+            assert (around == 7).all()
+            half = ours.multiply(one[:, : k // 2], other[: k // 2])
+            np.testing.assert_allclose(
+                half, Rounded().factor(a[:, : k // 2]) @ Rounded().factor(b[: k // 2]), atol=2e-5
+            )
+
+
+@pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
+def test_a_sum_of_pairs_does_not_depend_on_where_it_stands():
+    random, ours = np.random.default_rng(1), Paired()
+    a, b = (ours.factor(random.standard_normal(shape).astype(np.float32)) for shape in ((40, 257), (257, 80)))
+    whole = ours.multiply(a, b)
+    for low, high in ((0, 3), (5, 17), (1, 40)):
+        assert (ours.multiply(a[low:high], b) == whole[low:high]).all()
+        assert (ours.multiply(a, b[:, 2 * low : 2 * high]) == whole[:, 2 * low : 2 * high]).all()
+    np.testing.assert_array_equal(ours.multiply(b.T, a.T).T, whole)
+
+
+@pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
+def test_what_is_not_finite_stays_so_in_products_of_pairs():
+    a, b = np.ones((9, 5), np.float32), np.ones((5, 33), np.float32)
+    a[2, 4], a[3, 0], b[1, 32] = np.nan, np.inf, np.nan
+    ours = Paired()
+    found = ours.multiply(ours.factor(a), ours.factor(b))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(found, a @ b)
+
+
 def gradients(raw, multiply, dtype=np.float32):
     network = network_of(raw, SETS, dtype)
     sink, forward = Gradients(network), Forward(network, products=multiply)
@@ -137,13 +181,15 @@ def gradients(raw, multiply, dtype=np.float32):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("which", ["rounded", "oneMKL"])
+@pytest.mark.parametrize("which", ["rounded", "oneMKL", "pairs"])
 def test_gradients_are_right_to_the_bits_of_the_factors(monkeypatch, name, which):
     """Against those in double precision: a factor is 2^-9 of itself off at most, and errors partly cancel."""
     monkeypatch.setattr(net, "BLOCK", 16)
     if which == "oneMKL":
         monkeypatch.setattr(mkl, "find", lambda: mkl.Library("1.2", standin))
-    multiply = Rounded() if which == "rounded" else mkl.Mkl()
+    if which == "pairs" and not PAIRS:
+        pytest.skip("this processor, or its compiled loops, multiply no pairs of bfloat16")
+    multiply = {"rounded": Rounded, "oneMKL": mkl.Mkl, "pairs": Paired}[which]()
     (error, found), (true_error, wanted) = (
         gradients(NETWORKS[name], multiply),
         gradients(NETWORKS[name], FLOAT32, np.float64),
@@ -151,6 +197,34 @@ def test_gradients_are_right_to_the_bits_of_the_factors(monkeypatch, name, which
     assert error == pytest.approx(true_error, rel=2**-8) and error != true_error
     for array, gradient in wanted.items():
         assert np.linalg.norm(found[array] - gradient) <= 2**-6 * np.linalg.norm(gradient) + 1e-6, array
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    """A processor of AMD's with AVX-512's instructions for bfloat16."""
+    if not PAIRS:
+        pytest.skip("this processor, or its compiled loops, multiply no pairs of bfloat16")
+    monkeypatch.setattr(products, "_cpu_info", lambda: AMD)
+    products.obstacle.cache_clear()
+
+
+@pytest.mark.usefixtures("pairs")
+def test_trainings_by_pairs_are_the_same_on_any_number_of_threads_and_all_but_those_by_numpy(monkeypatch):
+    def train(threads):
+        network, backend, losses = network_of(NETWORKS["softmax"], SETS), Cpu(), []
+        given = TrainSettings(epochs=2, batch=16, precision="auto")
+        with workers(threads) as each:
+            backend = Cpu(each)
+            done = loop.fit(network, examples_of(network.spec, SETS, "d"), given, backend, losses.append)
+        assert done.precision == "bf16"
+        return bits(done.network), [epoch.loss for epoch in losses], backend.versions
+
+    monkeypatch.setattr(net, "BLOCK", 16)
+    one, losses, versions = train(1)
+    assert versions == {PAIRED: "avx512"} and train(3)[0] == one
+    monkeypatch.setattr(products, "products_of", lambda *_: Rounded())
+    monkeypatch.setattr("nnlib.cpu.engine.products_of", lambda *_: Rounded())
+    assert train(1)[1] == pytest.approx(losses, rel=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "auto"])
@@ -198,8 +272,25 @@ def test_what_is_chosen_where_it_is_faster(library):
 def test_what_is_chosen_where_it_is_not(without):
     assert [choose_precision(name) for name in PRECISIONS] == ["float32", "float32", "bf16", "float32"]
     assert type(products_of("bf16", np.float32)) is Rounded and products_of("auto", np.float32) is FLOAT32
-    assert describe_precision("auto") == "precision auto is float32 here: this processor has no AMX"
+    assert describe_precision("auto") == "precision auto is float32 here: this processor multiplies bfloat16 no faster"
     assert describe_precision("bf16").startswith("precision bf16 is bf16 here, which takes longer than float32: ")
+
+
+@pytest.mark.usefixtures("pairs")
+def test_amd_needs_no_library():
+    assert describe_precision("auto") == (
+        "precision auto is bf16 here: by compiled loops, with AVX-512's instructions for it"
+    )
+    assert type(products_of("auto", np.float32)) is Paired
+
+
+def test_amd_needs_compiled_loops(monkeypatch):
+    monkeypatch.setattr(products, "_cpu_info", lambda: AMD)
+    monkeypatch.setattr(products, "LOOPS", None)
+    products.obstacle.cache_clear()
+    assert describe_precision("auto") == (
+        "precision auto is float32 here: no compiled loops, to install them: pip install 'regiondag[fast]'"
+    )
 
 
 def test_a_library_that_is_missing_is_told_with_what_brings_it(monkeypatch):

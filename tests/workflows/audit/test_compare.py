@@ -153,6 +153,8 @@ def test_rounded_products_depend_on_what_sums_them():
     assert find_other_kind(replace(RECORD, result=here), with_mkl) == ("mkl none then, 2026.2 now",)
     assert find_other_kind(replace(RECORD, result=with_mkl), here) == ("mkl 2026.2 then, none now",)
     assert find_other_kind(replace(RECORD, result=with_mkl), with_mkl) == ()
+    compiled = replace(here, versions=RESULT.versions | {"bf16 products": "avx512"})
+    assert find_other_kind(replace(RECORD, result=compiled), here) == ("bf16 products avx512 then, none now",)
 
 
 def test_on_a_gpu_processors_do_not_matter():
