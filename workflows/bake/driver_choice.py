@@ -10,7 +10,7 @@ from regiondag.bake.artifact import Manifest
 from regiondag.bake.image import ImageWishes
 from regiondag.errors import UsageError
 from regiondag.fleet.config import load_fleet
-from regiondag.util.instance_gpus import choose_driver, why_not_driven
+from regiondag.util.instance_gpus import choose_driver, why_not_booted, why_not_driven
 
 AUTO = "auto"
 # Debian's own open module; Debian 14 has none.
@@ -45,7 +45,8 @@ def check_types(manifest: Manifest, types: Sequence[str]) -> None:
     driver = f"{manifest.driver} {manifest.driver_version}".strip()
     if types and manifest.driver == "none":
         raise UsageError(f"this image has no NVIDIA driver; bake one with --driver auto --for {types[0]}")
-    _refuse([why_not_driven(name, driver, bool(manifest.fabric_manager)) for name in types])
+    undriven = [why_not_driven(name, driver, bool(manifest.fabric_manager)) for name in types]
+    _refuse([*map(why_not_booted, types), *undriven])
 
 
 def _refuse(reasons: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ class InstanceGpu:
     capability: tuple[int, int]  # compute capability
     nvswitch: bool = False  # eight GPUs behind NVSwitches, which need NVIDIA's fabric manager
     fabric_from: str = ""  # the only size that has them, where a family has others
+    arm64: bool = False  # its machines' processors, for which no image is made
 
     @property
     def flavours(self) -> tuple[str, ...]:
@@ -67,7 +68,7 @@ GPUS: Mapping[str, InstanceGpu] = {
     "p3": InstanceGpu("V100", (7, 0)),
     "p3dn": InstanceGpu("V100", (7, 0)),
     "g4dn": InstanceGpu("T4", (7, 5)),
-    "g5g": InstanceGpu("T4g", (7, 5)),
+    "g5g": InstanceGpu("T4g", (7, 5), arm64=True),
     "p4d": InstanceGpu("A100", (8, 0), nvswitch=True),
     "p4de": InstanceGpu("A100", (8, 0), nvswitch=True),
     "g5": InstanceGpu("A10G", (8, 6)),
@@ -81,7 +82,7 @@ GPUS: Mapping[str, InstanceGpu] = {
     "p5en": InstanceGpu("H200", (9, 0), nvswitch=True),
     "p6-b200": InstanceGpu("B200", (10, 0), nvswitch=True),
     "p6-b300": InstanceGpu("B300", (10, 3), nvswitch=True),
-    "p6e-gb200": InstanceGpu("GB200", (10, 0), nvswitch=True),
+    "p6e-gb200": InstanceGpu("GB200", (10, 0), nvswitch=True, arm64=True),
     "g7": InstanceGpu("RTX PRO 4500", (12, 0)),
     "g7e": InstanceGpu("RTX PRO Server 6000", (12, 0)),
 }
@@ -117,6 +118,8 @@ def choose_driver(instance_types: Iterable[str], open_is_there: bool = True) -> 
             f"{', '.join(GPUS)}; give --driver open or closed yourself for others"
         )
     gpus = {name: gpu for name in types if (gpu := gpu_of(name))}
+    if reasons := [text for name in types if (text := why_not_booted(name))]:
+        raise UsageError("\n".join(reasons))
     closed_only = [name for name, gpu in gpus.items() if "open" not in gpu.flavours]
     open_only = [name for name, gpu in gpus.items() if "closed" not in gpu.flavours]
     if closed_only and open_only:
@@ -127,6 +130,15 @@ def choose_driver(instance_types: Iterable[str], open_is_there: bool = True) -> 
     driver = "closed" if closed_only or not (open_only or open_is_there) else "open"
     least = max(gpu.least_driver for gpu in gpus.values())
     return DriverChoice(driver, least, any(map(has_nvswitch, gpus)))
+
+
+def why_not_booted(instance_type: str) -> str:
+    """Return why no image boots on an instance type; empty where one does, or the table does not know the type."""
+    gpu = gpu_of(instance_type)
+    if gpu is None or not gpu.arm64:
+        return ""
+    families = ", ".join(name for name, other in GPUS.items() if not other.arm64)
+    return f"--for {instance_type}: its processor is arm64, and images are made for amd64 alone; families: {families}"
 
 
 def why_not_driven(instance_type: str, driver: str, fabric_manager: bool | None = None) -> str:

@@ -61,6 +61,13 @@ def test_an_image_that_does_not_drive_a_machine_becomes_no_ami(tmp_path, capsys)
         check_types(dataclasses.replace(MANIFEST, driver="none", driver_version=""), ["g5.xlarge"])
 
 
+def test_no_image_is_for_another_processor():
+    with pytest.raises(UsageError, match=r"^--for g5g\.xlarge: its processor is arm64"):
+        settle_driver(ImageWishes(driver="auto"), ["g5g.xlarge"])
+    with pytest.raises(UsageError, match=r"^--for p6e-gb200\.36xlarge: its processor is arm64"):
+        check_types(MANIFEST, ["g5.xlarge", "p6e-gb200.36xlarge"])
+
+
 def test_the_command_bakes_what_was_chosen(monkeypatch, tmp_path, capsys):
     asked = []
 

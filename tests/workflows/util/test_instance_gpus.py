@@ -56,6 +56,10 @@ def test_where_debian_has_no_open_module_the_closed_one_drives_what_it_can():
         (["g99.xlarge", "g5.xlarge"], r"seen g99\.xlarge, and the table has no such .*give --driver open or closed"),
         (["trn1.2xlarge"], "no such instance type"),
         ([], "seen none"),
+        (
+            ["g5.xlarge", "g5g.xlarge"],
+            r"^--for g5g\.xlarge: its processor is arm64, .* amd64 alone; families: p2, .*g7e$",
+        ),
         (["p3.2xlarge", "p6-b200.48xlarge"], r"no driver drives both p3\.2xlarge .* and p6-b200\.48xlarge .*Blackwell"),
     ],
 )
@@ -96,7 +100,7 @@ def test_why_an_image_does_not_drive_a_machine(kind, driver, fabric, reason):
 
 
 def test_what_is_chosen_for_machines_drives_them():
-    for family in GPUS:
+    for family in (name for name, gpu in GPUS.items() if not gpu.arm64):
         kind = f"{family}.48xlarge"
         choice = choose_driver([kind])
         newest = gpu_of(kind).newest_driver
