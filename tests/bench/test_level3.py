@@ -113,11 +113,15 @@ def test_rows_of_gpus(monkeypatch, tmp_path, count):
     assert (cost.ratio, cost.met) == (1, True)
     assert (bits.ours, bits.goal, bits.met) == (0, 0, True)
     assert "1, 2, 4 ranks" in bits.workload
-    four = rows[5:]
+    four = rows[5:10]
     assert (four[0].ratio, four[0].goal, four[0].met) == (1, 0.78, True)
     assert (four[1].ratio, four[1].goal, four[1].met) == (1, 0.94, True)
     assert [row.ratio for row in four[2:]] == [2, 1.5, 3]
     assert rows[1].goal is None  # published for four and eight only
+    bits, alone, two, four = rows[10:]
+    assert (bits.ours, bits.met) == (0, True) and bits.workload.startswith("GPUs, resnet-50, batch 256, 1, 2, 4 ranks")
+    assert [row.ratio for row in (alone, two, four)] == [4, 2, 1]
+    assert [row.goal for row in (alone, two, four)] == [None, 0.89, 0.78]
 
 
 def test_digests_are_those_of_teams(tmp_path):
@@ -125,6 +129,12 @@ def test_digests_are_those_of_teams(tmp_path):
     found = bench._digests(SMALL, (1, 2))
     assert found.keys() == {"1", "2"} and len(set(found.values())) == 1
     assert bench._digests(replace(SMALL, rate=0.5), (1,))["1"] not in found.values()
+
+
+def test_digests_of_networks_of_images_are_those_of_one_rank(tmp_path):
+    """On processors here, by examples."""
+    found = command.Level3(tmp_path, command.QUICK)._digests(replace(command.IMAGES, device="cpu"), (1, 2))
+    assert len(set(found.values())) == 1
 
 
 def test_each_rank_has_a_gpu_of_its_own(monkeypatch):

@@ -11,13 +11,14 @@ from statistics import median
 
 from scripts.bench.common.environments import TORCH
 from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.pictures import CIFAR, RESNET_50
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.cpu.turns import PATIENCE, busy, is_quiet
 from scripts.bench.level3.bits import digest_of
 from scripts.bench.level3.directed import measure_directed
 from scripts.bench.level3.gpus import count_gpus
 from scripts.bench.level3.team import Team, team
-from scripts.bench.level3.work import DDP, FSDP, GPU, NONE, SAVE, SPARSE, WIDE_DDP, Ranked
+from scripts.bench.level3.work import DDP, EXAMPLES, FSDP, GPU, NONE, SAVE, SPARSE, WIDE_DDP, Ranked
 
 BENCH = "level3"
 RANKS = (2, 4, 8)
@@ -34,6 +35,7 @@ class Sizes:
     sparse: Ranked
     bits: Ranked
     on_gpus: Ranked
+    images: Ranked  # on GPUs, too
     rounds: int
     weak_rounds: int  # fewer: eight ranks do eight times as much in each
     weak: tuple[int, ...] = RANKS
@@ -45,11 +47,13 @@ FULL = Sizes(
     Ranked(kind=SPARSE, items=1_000_000, hidden=64, batches=96, warm=16, steps=8),
     Ranked(items=27_278, hidden=128, warm=12),
     Ranked(batch=1024, steps=32, warm=32, device=GPU),
+    Ranked(kind=RESNET_50, batch=256, batches=2, steps=8, warm=4, device=GPU, parallel=EXAMPLES),
     rounds=9,
     weak_rounds=5,
 )
 SMALL = Ranked(items=9000, hidden=64, batch=64, batches=4, steps=1, warm=2)
-QUICK = Sizes(SMALL, replace(SMALL, kind=SPARSE), SMALL, replace(SMALL, device=GPU), 2, 2, (2,), False)
+IMAGES = Ranked(kind=CIFAR, batch=16, batches=1, side=16, steps=1, warm=2, device=GPU, parallel=EXAMPLES)
+QUICK = Sizes(SMALL, replace(SMALL, kind=SPARSE), SMALL, replace(SMALL, device=GPU), IMAGES, 2, 2, (2,), False)
 
 
 class Level3(Bench[Sizes]):
@@ -117,6 +121,7 @@ class Level3(Bench[Sizes]):
     def gpus(self) -> Iterator[Row]:
         """Strong and weak scaling on the GPUs of this machine, and PyTorch's ways."""
         count, work = count_gpus(), self.sizes.on_gpus
+        self.digests_on_gpus: dict[str, dict[str, str]] = {}
         if not count and self.sizes.full:
             yield Row(f"GPUs, {work.shape}", None, None, "ms", note="no GPU that CuPy can use")
         if count:
@@ -129,11 +134,25 @@ class Level3(Bench[Sizes]):
             yield self._bits_on_gpus(work, (1, *some))
         for ranks in some:
             yield from self._on_gpus(work, ranks)
+        if count:
+            yield from self._by_examples(self.sizes.images, (1, *some))
+
+    def _by_examples(self, work: Ranked, several: Sequence[int]) -> Iterator[Row]:
+        """The batches of a network of images, on one GPU and on several, beside one that cuts nothing."""
+        if len(several) > 1:
+            yield self._bits_on_gpus(work, several)
+        for ranks in several:
+            sides = {"one": (replace(work, parallel=NONE), 1, 1), "strong": (work, ranks, 1)}
+            found = {name: self._walls({name: side})[name] for name, side in sides.items()}
+            name = f"GPUs, strong, {work.shape}, by examples, {ranks} ranks (peer: a share of one's, nothing cut)"
+            goal = STRONG.get(ranks)
+            yield Row(name, found["strong"], found["one"] / ranks, "ms", goal=goal, goal_is_ratio=goal is not None)
 
     def _bits_on_gpus(self, work: Ranked, several: Sequence[int]) -> Row:
         """Whether cuBLAS gives a shard's product the same bits on every GPU, and NCCL copies what it should."""
-        self.digests_on_gpus = self._digests(work, several)
-        others = len(set(self.digests_on_gpus.values())) - 1
+        found = self._digests(work, several)
+        self.digests_on_gpus[work.shape] = found
+        others = len(set(found.values())) - 1
         name = f"GPUs, {work.shape}, {', '.join(map(str, several))} ranks: models and states that differ from one's"
         return Row(name, others, None, "", 0)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
+from scripts.bench.common.pictures import PICTURES
 from scripts.bench.common.workload import AUTOENCODER, Work
 
 SPARSE = "sparse"  # a wide sparse input that leads to ten classes, as in the benchmark `wide`; else AUTOENCODER
 SAVE = "save"  # a command beside STEP
-ITEMS, NONE = "items", "none"  # settings of `parallel`
+ITEMS, EXAMPLES, NONE = "items", "examples", "none"  # settings of `parallel`
 DDP, WIDE_DDP, FSDP = "DDP", "DDP, one bucket", "FSDP"  # PyTorch's ways
 CPU, GPU = "cpu", "gpu"
 
@@ -39,7 +40,9 @@ class Ranked(Work):
 
     @property
     def shape(self) -> str:
-        """The units of all layers, and the batch."""
+        """The units of all layers, or the name of a network of images, and the batch."""
+        if self.kind in PICTURES:
+            return f"{self.kind}, batch {self.batch}"
         if self.kind == SPARSE:
             return f"{self.items:,}-{self.hidden}-10, batch {self.batch}"
         return f"{self.items:,}-{self.hidden:,}x3-{self.items:,}, batch {self.batch}"
