@@ -13,20 +13,24 @@ from numpy.typing import NDArray
 from nnlib.compiled.compiler import compile_loop, compile_within
 from nnlib.compiled.laying import lay_out, put_back
 from nnlib.compiled.tiles import (
+    ACROSS,
     ALONE,
     ALONE_VECTORS,
     DOTS,
     FEW,
     ROWS,
     VECTORS,
+    add_across,
     dots,
     dots_alone,
+    sum_across,
     sums,
     sums_alone,
     sums_alone_narrow,
     sums_few,
     sums_few_narrow,
     sums_narrow,
+    turn_all,
 )
 from nnlib.compiled.vectors import LANES
 
@@ -62,6 +66,7 @@ def convolve(
     blocks: tuple[int, int],
     examples: int,
     lanes: int,
+    tiles: Longs,
     channels: tuple[int, int],
     put: Any,
     to: int,
@@ -72,7 +77,8 @@ def convolve(
     """Write to `out`, from `to` on, what the weights w (groups, blocks, channels and places, rows of a block) give.
 
     `groups` and `blocks` are taken from the first to behind the last; `channels` are those of a group, of the source
-    and of the target. `laid` and `rows` are memory: for all channels of a source, and for the rows of a block.
+    and of the target. `tiles` are the places of a row, where blocks have ACROSS rows. `laid` and `rows` are memory: for
+    all channels of a source, and for the rows of a block.
     """
     below, above = channels
     many, pitch, count = w.shape[3], rows.size // w.shape[3], base.size
@@ -81,10 +87,18 @@ def convolve(
         lay_out(x, first + group * below * lay.source.channel, lay, starts, examples, lanes, below, laid)
         for block in range(blocks[0], blocks[1]):
             weights = w[group, block].ctypes.data
-            for z in range(put.extent.z if lanes > 1 else 1):
-                for y in range(put.extent.y if lanes > 1 else 1):
-                    at = 4 * (z * lay.wide.slice + y * lay.wide.row)
-                    _sum_tiles(laid.ctypes.data + at, places, count, weights, rows.ctypes.data + at, pitch, width, many)
+            by_row = lanes > 1 or many == ACROSS
+            for example in range(examples if many == ACROSS else 1):
+                for z in range(put.extent.z if by_row else 1):
+                    for y in range(put.extent.y if by_row else 1):
+                        at = 4 * (example * lay.wide.example + z * lay.wide.slice + y * lay.wide.row)
+                        here, there = laid.ctypes.data + at, rows.ctypes.data + at
+                        if many == ACROSS:
+                            for tile in tiles:
+                                sum_across(here, places, count, weights, there, pitch, tile)
+                                here, there = here + 4 * tile, there + 4 * tile
+                        else:
+                            _sum_tiles(here, places, count, weights, there, pitch, width, many)
             target = to + (group * above + block * many) * put.target.channel
             put_back(rows, pitch, put, target, examples, lanes, min(many, above - block * many), out)
 
@@ -187,3 +201,58 @@ def correlate(
                         dots_alone(left + at, here, there + at, pitch, out, shape.ctypes.data)
                     else:
                         dots(left + at, here, there + at, pitch, out, shape.ctypes.data)
+
+
+@compile_loop
+def correlate_across(
+    x: Floats,
+    first: int,
+    lay: Any,
+    starts: Longs,
+    delta: Floats,
+    delta_first: int,
+    own: Any,
+    own_starts: Longs,
+    examples: int,
+    channels: tuple[int, int],
+    base: Longs,
+    shifts: Longs,
+    tiles: Longs,
+    laid: Floats,
+    turned: Floats,
+    rows: Floats,
+    gradient: Floats,
+) -> None:
+    """Add to `gradient` (blocks of rows, places of the kernel, channels, ACROSS rows) what some examples contribute.
+
+    `base` says where in a source that is laid out the places of delta begin, example behind example, and `shifts` how
+    far from there each place of the kernel is, both times the channels of `gradient`. `tiles` are of channels. `laid`,
+    `turned` and `rows` are memory: of LANES channels, of the source by places, of delta in either form.
+    """
+    below, above = channels
+    pitch, count, places = gradient.shape[2], starts.shape[0] * lay.phase, base.size
+    source, by_place, target = laid.ctypes.data, turned.ctypes.data, rows.ctypes.data
+    for channel in range(0, below, LANES):
+        some = min(LANES, below - channel)
+        lay_out(x, first + channel * lay.source.channel, lay, starts, examples, 1, some, laid)
+        turn_all(source, lay.wide.channel, count, by_place + 4 * channel, pitch)
+    weights = target + 4 * ACROSS * own.wide.channel
+    for block in range(gradient.shape[0]):
+        some = min(ACROSS, above - block * ACROSS)
+        lay_out(delta, delta_first + block * ACROSS * own.source.channel, own, own_starts, examples, 1, some, rows)
+        for row in range(0, ACROSS, LANES):
+            turn_all(target + 4 * row * own.wide.channel, own.wide.channel, places, weights + 4 * row, ACROSS)
+        for place in range(shifts.size):
+            here, there = by_place + 4 * shifts[place], gradient[block, place].ctypes.data
+            for tile in tiles:
+                add_across(here, base.ctypes.data, places, weights, there, tile)
+                here, there = here + 4 * tile, there + 4 * ACROSS * tile
+
+
+@compile_loop
+def put_weights(gradient: Floats, out: Floats) -> None:
+    """Write a gradient, see `correlate_across`, to out (rows, channels, places of the kernel)."""
+    for row in range(out.shape[0]):
+        for channel in range(out.shape[1]):
+            for place in range(out.shape[2]):
+                out[row, channel, place] = gradient[row // ACROSS, place, channel, row % ACROSS]

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, compile_within
-from nnlib.compiled.rows import lay_rows, lay_rows_by_four, lay_rows_by_two
-from nnlib.compiled.tiles import clear, copy, copy_half
+from nnlib.compiled.rows import AHEAD, clear, copy, copy_half, lay_rows, lay_rows_by_four, lay_rows_by_two
 from nnlib.compiled.vectors import LANES, MASKED
 
 Floats = NDArray[Any]
@@ -77,7 +76,9 @@ def _lay_out_by_lanes(
     for phase in range(starts.shape[0]):
         for vector in range(bits.shape[1]):
             bits[phase, vector] = _lanes(starts[phase, 2] + vector * LANES, size.x, step.x * extent.x - vector * LANES)
-    numbers = np.array([bits.shape[1] // step.x, extent.y, 4 * step.y * lay.source.row, 4 * wide.row])
+    pitch = max(1, lay.source.channel)
+    ahead = (AHEAD + pitch - 1) // pitch * pitch  # to the same rows of a channel that is still to come
+    numbers = np.array([bits.shape[1] // step.x, extent.y, 4 * step.y * lay.source.row, 4 * wide.row, 4 * ahead])
     for channel in range(channels):
         for phase in range(starts.shape[0]):
             z0, y0, x0 = starts[phase, 0], starts[phase, 1], starts[phase, 2]

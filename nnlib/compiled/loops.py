@@ -7,7 +7,7 @@ each loop, or its module, names.
 
 from nnlib.compiled import bf16
 from nnlib.compiled.bf16 import to_bf16
-from nnlib.compiled.convolution import convolve, convolve_as_it_is, correlate, pack
+from nnlib.compiled.convolution import convolve, convolve_as_it_is, correlate, correlate_across, pack, put_weights
 from nnlib.compiled.depthwise import correlate_maps, sweep_maps
 from nnlib.compiled.norms import normalize_maps, normalize_maps_back
 from nnlib.compiled.output import sigmoid_error, sigmoid_error_gated
@@ -34,6 +34,6 @@ from nnlib.compiled.sparse import (
     to_columns,
     transpose,
 )
-from nnlib.compiled.tiles import ALONE, DOTS, FEW, ORDER, ORDER_ALONE, ROWS
+from nnlib.compiled.tiles import ACROSS, ALONE, DOTS, FEW, ORDER, ORDER_ALONE, ROWS, cut
 from nnlib.compiled.top import top
 from nnlib.compiled.vectors import LANES, MASKED

@@ -8,11 +8,12 @@ other lane of two vectors, and what belongs to the target. What the kernel meets
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from nnlib.compiled.compiler import emit
+from nnlib.compiled.compiler import emit, ir
 from nnlib.compiled.vectors import (
     FLOAT,
+    INT,
     LANES,
     LONG,
     NOTHING,
@@ -176,7 +177,9 @@ def _lay_rows(stride: int) -> Callable[..., None]:
     def write(
         builder: Builder, source: Value, target: Value, bits: Value, numbers: Value, low: Value, end: Value
     ) -> None:
-        vectors, rows, pitch, target_pitch = (load(builder, builder.add(numbers, LONG(8 * n)), LONG) for n in range(4))
+        vectors, rows, pitch, target_pitch, ahead = (
+            load(builder, builder.add(numbers, LONG(8 * n)), LONG) for n in range(5)
+        )
 
         def lay_row(y: Value, _: list[Value]) -> list[Value]:
             inside = builder.icmp_unsigned("<", builder.sub(y, low), builder.sub(end, low))
@@ -188,7 +191,7 @@ def _lay_rows(stride: int) -> Callable[..., None]:
                 lanes, parts = builder.add(bits, builder.mul(n, LONG(2 * stride))), []
                 for part in range(stride):
                     here = plus(builder, begin, part * LANES)
-                    prefetch(builder, plus(builder, here, AHEAD))
+                    prefetch(builder, builder.add(here, ahead))
                     some = load_bits(builder, builder.add(lanes, LONG(2 * part)), inside)
                     parts.append(load_some(builder, here, some))
                 store(builder, every(builder, parts), builder.add(into, builder.mul(n, LONG(4 * LANES))))
@@ -197,6 +200,99 @@ def _lay_rows(stride: int) -> Callable[..., None]:
             return repeat(builder, vectors, [], lay_vector)
 
         repeat(builder, rows, [], lay_row)
+
+    return emit(write)
+
+
+def _spread(builder: Builder, count: Value, one: Callable[[Value, Any], None]) -> None:
+    """Let `one` do all of `count` numbers: vectors from a place on, the last of which overlaps, or narrower ones."""
+    function = builder.function
+    end = function.append_basic_block("end")
+    lanes = LANES
+    while lanes > 1:
+        kind = ir.VectorType(FLOAT, lanes)
+        fits, smaller = (function.append_basic_block(name) for name in ("fits", "smaller"))
+        builder.cbranch(builder.icmp_signed(">=", count, LONG(lanes)), fits, smaller)
+        builder.position_at_end(fits)
+        last = builder.sub(count, LONG(lanes))
+        if lanes == LANES:
+            head, body = (function.append_basic_block(name) for name in ("head", "body"))
+            builder.branch(head)
+            builder.position_at_end(head)
+            place = builder.phi(LONG)
+            place.add_incoming(LONG(0), fits)
+            whole = function.append_basic_block("whole")
+            builder.cbranch(builder.icmp_signed("<", place, last), body, whole)
+            builder.position_at_end(body)
+            one(place, kind)
+            place.add_incoming(builder.add(place, LONG(lanes)), builder.block)
+            builder.branch(head)
+            builder.position_at_end(whole)
+        else:
+            one(LONG(0), kind)
+        one(last, kind)
+        builder.branch(end)
+        builder.position_at_end(smaller)
+        lanes //= 2
+    some = function.append_basic_block("some")
+    builder.cbranch(builder.icmp_signed(">", count, LONG(0)), some, end)
+    builder.position_at_end(some)
+    one(LONG(0), FLOAT)
+    builder.branch(end)
+    builder.position_at_end(end)
+
+
+def _copy() -> Callable[..., None]:
+    def write(builder: Builder, source: Value, target: Value, count: Value, *_: Value) -> None:
+        def one(place: Value, kind: Any) -> None:
+            further = builder.mul(place, LONG(4))
+            store(builder, load(builder, builder.add(source, further), kind), builder.add(target, further))
+
+        _spread(builder, count, one)
+
+    return emit(write)
+
+
+def _copy_half() -> Callable[..., None]:
+    def write(builder: Builder, source: Value, target: Value, count: Value, *_: Value) -> None:
+        function, before = builder.function, builder.block
+        head, many, more, one, end = (
+            function.append_basic_block(name) for name in ("head", "many", "more", "one", "end")
+        )
+        builder.branch(head)
+        builder.position_at_end(head)
+        place = builder.phi(LONG)
+        place.add_incoming(LONG(0), before)
+        further = builder.add(place, LONG(LANES))
+        builder.cbranch(builder.icmp_signed("<", further, count), many, more)  # what lies behind the last is not read
+        builder.position_at_end(many)
+        here = builder.add(source, builder.mul(place, LONG(8)))
+        low, high = (load(builder, plus(builder, here, n * LANES)) for n in (0, 1))
+        even = ir.Constant(ir.VectorType(INT, LANES), list(range(0, 2 * LANES, 2)))
+        store(builder, builder.shuffle_vector(low, high, even), builder.add(target, builder.mul(place, LONG(4))))
+        place.add_incoming(further, builder.block)
+        builder.branch(head)
+        builder.position_at_end(more)
+        rest = builder.phi(LONG)
+        rest.add_incoming(place, head)
+        builder.cbranch(builder.icmp_signed("<", rest, count), one, end)
+        builder.position_at_end(one)
+        number = load(builder, builder.add(source, builder.mul(rest, LONG(8))), FLOAT)
+        store(builder, number, builder.add(target, builder.mul(rest, LONG(4))))
+        rest.add_incoming(builder.add(rest, LONG(1)), builder.block)
+        builder.branch(more)
+        builder.position_at_end(end)
+
+    return emit(write)
+
+
+def _clear() -> Callable[..., None]:
+    def write(builder: Builder, target: Value, count: Value, *_: Value) -> None:
+        def one(place: Value, kind: Any) -> None:
+            zeros = ir.Constant(kind, 0.0 if kind is FLOAT else [0.0] * kind.count)
+            store(builder, zeros, builder.add(target, builder.mul(place, LONG(4))))
+
+        _spread(builder, count, one)
 
     return emit(write)
 
@@ -210,5 +306,9 @@ correlate_3, correlate_5, correlate_7 = (_correlate_map(1, kernel) for kernel in
 correlate_3_by_2, correlate_5_by_2, correlate_7_by_2 = (_correlate_map(2, kernel) for kernel in TOGETHER)
 # (source, target, bits, numbers, low, end): copies rows from `low` to before `end`; other rows become zeros, and so do
 # other lanes up to the end of a row's last vector. `bits` has no kernel, only those of the source, and `numbers` are
-# vectors of a row, rows, and bytes between two rows of the source and of the target.
+# vectors of a row, rows, and bytes between two rows of the source and of the target, and to what is asked for ahead.
 lay_rows, lay_rows_by_two, lay_rows_by_four = (_lay_rows(stride) for stride in (1, 2, 4))
+# (source, target, count, 0, 0, 0) and (target, count, 0, 0, 0, 0): count numbers of a row.
+copy = _copy()
+copy_half = _copy_half()  # every other number of the source
+clear = _clear()

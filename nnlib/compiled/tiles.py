@@ -6,15 +6,15 @@ registers of this machine; no sum depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from nnlib.compiled.compiler import emit, has, ir
+from nnlib.compiled.compiler import compile_within, emit, has, ir
 from nnlib.compiled.vectors import (
     FLOAT,
     INT,
     LANES,
     LONG,
+    MASKED,
     NOTHING,
     Builder,
     Value,
@@ -38,6 +38,12 @@ DOTS = DOTS_OF[NARROW]  # rows of either kind in a tile of dots
 ALONE_VECTORS = 6  # of a row alone
 AHEAD = 256  # weights from those that are met to those on their way to the cache
 ALONE = 9  # rows that meet a row alone
+# Tiles across maps: a vector is LANES maps of a target at a place, and what is met of a source is one number at a time:
+# any few places make a tile, and none is computed in vain. For processors whose registers hold 14 places.
+BOTH = 2  # vectors of a place
+ACROSS = BOTH * LANES if MASKED else 0  # maps of a tile; 0: there are no such tiles
+PLACES = (14, 13, 12, 7, 6)  # of a tile: all that is long enough is cut into these without a rest
+FURTHER = 2048  # as AHEAD, for these
 
 
 def _sums(rows: int, vectors: int) -> Callable[..., None]:
@@ -91,95 +97,64 @@ def _dots(rows: int, others: int) -> Callable[..., None]:
     return emit(write)
 
 
-def _spread(builder: Builder, count: Value, one: Callable[[Value, Any], None]) -> None:
-    """Let `one` do all of `count` numbers: vectors from a place on, the last of which overlaps, or narrower ones."""
-    function = builder.function
-    end = function.append_basic_block("end")
-    lanes = LANES
-    while lanes > 1:
-        kind = ir.VectorType(FLOAT, lanes)
-        fits, smaller = (function.append_basic_block(name) for name in ("fits", "smaller"))
-        builder.cbranch(builder.icmp_signed(">=", count, LONG(lanes)), fits, smaller)
-        builder.position_at_end(fits)
-        last = builder.sub(count, LONG(lanes))
-        if lanes == LANES:
-            head, body = (function.append_basic_block(name) for name in ("head", "body"))
-            builder.branch(head)
-            builder.position_at_end(head)
-            place = builder.phi(LONG)
-            place.add_incoming(LONG(0), fits)
-            whole = function.append_basic_block("whole")
-            builder.cbranch(builder.icmp_signed("<", place, last), body, whole)
-            builder.position_at_end(body)
-            one(place, kind)
-            place.add_incoming(builder.add(place, LONG(lanes)), builder.block)
-            builder.branch(head)
-            builder.position_at_end(whole)
+def cut(places: int) -> list[int]:
+    """Return of how many places each tile is; the last may end behind the last place, where there are few."""
+    small, large = PLACES[-1], PLACES[-2]
+    count = -(-places // large)
+    short = min(count, count * large - places)
+    halves = [small] * short + [large] * (count - short)
+    return [sum(halves[n : n + 2]) for n in range(0, count, 2)]
+
+
+def _turned(builder: Builder, vectors: Sequence[Value]) -> list[Value]:
+    """Return vectors of which each has a lane of all of these; those that are missing are 0."""
+    found, kind = [*vectors, *[NOTHING] * (LANES - len(vectors))], ir.VectorType(INT, LANES)
+    size = LANES // 2
+    while size:
+        low = [lane + LANES - size if lane & size else lane for lane in range(LANES)]
+        high = [lane + LANES if lane & size else lane + size for lane in range(LANES)]
+        for n in (n for n in range(LANES) if not n & size):
+            pair = found[n], found[n + size]
+            found[n], found[n + size] = (
+                builder.shuffle_vector(*pair, ir.Constant(kind, lanes)) for lanes in (low, high)
+            )
+        size //= 2
+    return found
+
+
+def _across(places: int, *, added: bool) -> Callable[..., None]:
+    def write(builder: Builder, x: Value, base: Value, count: Value, w: Value, z: Value, pitch: Value) -> None:
+        def step(k: Value, totals: list[Value]) -> list[Value]:
+            place = load(builder, builder.add(base, builder.mul(k, LONG(8))), LONG)
+            here = builder.add(x, builder.mul(place, LONG(4)))
+            weights = builder.add(w, builder.mul(k, LONG(4 * BOTH * LANES)))
+            for n in range(BOTH):
+                prefetch(builder, plus(builder, weights, FURTHER + n * LANES))
+            maps = [load(builder, plus(builder, weights, n * LANES)) for n in range(BOTH)]
+            found = []
+            for p in range(places):
+                met = everywhere(builder, load(builder, plus(builder, here, p), FLOAT))
+                found += [add_product(builder, met, maps[n], totals[p * BOTH + n]) for n in range(BOTH)]
+            return found
+
+        totals = repeat(builder, count, [NOTHING] * places * BOTH, step)
+        if added:
+            for number, total in enumerate(totals):
+                address = plus(builder, z, number * LANES)
+                store(builder, builder.fadd(load(builder, address), total), address)
         else:
-            one(LONG(0), kind)
-        one(last, kind)
-        builder.branch(end)
-        builder.position_at_end(smaller)
-        lanes //= 2
-    some = function.append_basic_block("some")
-    builder.cbranch(builder.icmp_signed(">", count, LONG(0)), some, end)
-    builder.position_at_end(some)
-    one(LONG(0), FLOAT)
-    builder.branch(end)
-    builder.position_at_end(end)
-
-
-def _copy() -> Callable[..., None]:
-    def write(builder: Builder, source: Value, target: Value, count: Value, *_: Value) -> None:
-        def one(place: Value, kind: Any) -> None:
-            further = builder.mul(place, LONG(4))
-            store(builder, load(builder, builder.add(source, further), kind), builder.add(target, further))
-
-        _spread(builder, count, one)
+            for n in range(BOTH):
+                for row, vector in enumerate(_turned(builder, totals[n::BOTH])):
+                    store(builder, vector, row_address(builder, z, n * LANES + row, pitch))
 
     return emit(write)
 
 
-def _copy_half() -> Callable[..., None]:
-    def write(builder: Builder, source: Value, target: Value, count: Value, *_: Value) -> None:
-        function, before = builder.function, builder.block
-        head, many, more, one, end = (
-            function.append_basic_block(name) for name in ("head", "many", "more", "one", "end")
-        )
-        builder.branch(head)
-        builder.position_at_end(head)
-        place = builder.phi(LONG)
-        place.add_incoming(LONG(0), before)
-        further = builder.add(place, LONG(LANES))
-        builder.cbranch(builder.icmp_signed("<", further, count), many, more)  # what lies behind the last is not read
-        builder.position_at_end(many)
-        here = builder.add(source, builder.mul(place, LONG(8)))
-        low, high = (load(builder, plus(builder, here, n * LANES)) for n in (0, 1))
-        even = ir.Constant(ir.VectorType(INT, LANES), list(range(0, 2 * LANES, 2)))
-        store(builder, builder.shuffle_vector(low, high, even), builder.add(target, builder.mul(place, LONG(4))))
-        place.add_incoming(further, builder.block)
-        builder.branch(head)
-        builder.position_at_end(more)
-        rest = builder.phi(LONG)
-        rest.add_incoming(place, head)
-        builder.cbranch(builder.icmp_signed("<", rest, count), one, end)
-        builder.position_at_end(one)
-        number = load(builder, builder.add(source, builder.mul(rest, LONG(8))), FLOAT)
-        store(builder, number, builder.add(target, builder.mul(rest, LONG(4))))
-        rest.add_incoming(builder.add(rest, LONG(1)), builder.block)
-        builder.branch(more)
-        builder.position_at_end(end)
-
-    return emit(write)
-
-
-def _clear() -> Callable[..., None]:
-    def write(builder: Builder, target: Value, count: Value, *_: Value) -> None:
-        def one(place: Value, kind: Any) -> None:
-            zeros = ir.Constant(kind, 0.0 if kind is FLOAT else [0.0] * kind.count)
-            store(builder, zeros, builder.add(target, builder.mul(place, LONG(4))))
-
-        _spread(builder, count, one)
+def _turn() -> Callable[..., None]:
+    def write(builder: Builder, source: Value, pitch: Value, target: Value, target_pitch: Value, *_: Value) -> None:
+        rows = [load(builder, row_address(builder, source, n, pitch)) for n in range(LANES)]
+        for n, row in enumerate(_turned(builder, rows)):
+            store(builder, row, row_address(builder, target, n, target_pitch))
 
     return emit(write)
 
@@ -195,8 +170,44 @@ sums_alone_narrow = _sums(1, 1)
 # shape[0] vectors one behind the other, and that shape[1] times, from one to the next shape[2] numbers.
 dots = _dots(*DOTS)
 dots_alone = _dots(1, ALONE)
-# (source, target, count, 0, 0, 0) and (target, count, 0, 0, 0, 0): count numbers of a row.
-copy = _copy()
-copy_half = _copy_half()  # every other number of the source
-clear = _clear()
 ORDER, ORDER_ALONE = order_of(DOTS[0] * DOTS[1]), order_of(ALONE)
+across_14, across_13, across_12, across_7, across_6 = (_across(places, added=False) for places in PLACES)
+add_14, add_13, add_12, add_7, add_6 = (_across(places, added=True) for places in PLACES)
+turn = _turn()  # (source, pitch, target, target's pitch, 0, 0): target[m, n] = source[n, m], LANES of each
+
+
+@compile_within
+def sum_across(x: int, base: int, count: int, w: int, z: int, pitch: int, places: int) -> None:
+    """Let z[row, p] = sum over k < count of w[k, row] x[base[k] + p], for p < places; zeros follow up to a vector."""
+    if places == 14:
+        across_14(x, base, count, w, z, pitch)
+    elif places == 13:
+        across_13(x, base, count, w, z, pitch)
+    elif places == 12:
+        across_12(x, base, count, w, z, pitch)
+    elif places == 7:
+        across_7(x, base, count, w, z, pitch)
+    else:
+        across_6(x, base, count, w, z, pitch)
+
+
+@compile_within
+def add_across(x: int, base: int, count: int, w: int, z: int, places: int) -> None:
+    """Add to z[p, row] the sum over k < count of w[k, row] x[base[k] + p], for p < places."""
+    if places == 14:
+        add_14(x, base, count, w, z, 0)
+    elif places == 13:
+        add_13(x, base, count, w, z, 0)
+    elif places == 12:
+        add_12(x, base, count, w, z, 0)
+    elif places == 7:
+        add_7(x, base, count, w, z, 0)
+    else:
+        add_6(x, base, count, w, z, 0)
+
+
+@compile_within
+def turn_all(source: int, pitch: int, count: int, target: int, target_pitch: int) -> None:
+    """Let target[n, row] = source[row, n] for LANES rows, and for n < count up to a vector's end."""
+    for n in range(0, count, LANES):
+        turn(source + 4 * n, pitch, target + 4 * n * target_pitch, target_pitch, 0, 0)

@@ -182,10 +182,11 @@ def backward_axes(window: Window) -> list[Axis]:
         begin = -(-max(0, window.low - phase) // window.stride)
         count = (window.size - 1 + window.low - phase) // window.stride - begin + 1
         if count > 0:
+            kernel.reverse()  # so that memory is met in its order
             back = [n * window.dilation // window.stride for n in kernel]
-            taps = tuple(back[-1] - n for n in back)
+            taps = tuple(back[0] - n for n in back)
             place = begin * window.stride + phase - window.low
-            axis = Axis(window.out, count, 1, begin - back[-1], taps, tuple(kernel), window.size, place, window.stride)
+            axis = Axis(window.out, count, 1, begin - back[0], taps, tuple(kernel), window.size, place, window.stride)
             found.append(axis)
     return found
 

@@ -6,45 +6,26 @@ of a source. The gradient of weights is summed over examples piece by piece, in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import product
 from math import prod
 from types import ModuleType
 
 import numpy as np
 
-from nnlib.cpu.maps.shifts import LINE, Band, Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged
-from nnlib.cpu.scratch import SCRATCH
+from nnlib.cpu.maps.shifts import Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged
+from nnlib.cpu.maps.tasks import NUMBERS, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
+from nnlib.cpu.maps.turned import pieces_across, products_across, turns
 from nnlib.spec.geometry import Sweep
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, consume
 
-WIDTH = 1024  # places of a band
-WIDER = 4096  # of one of groups, which have few channels
-NUMBERS = 1 << 17  # of a source that are laid out at a time: 512 KB
 GROUPS, TARGETS, SOURCES = 16, 64, 96  # groups and channels of a piece of a weights' gradient
 ROWS = 8  # a number of channels is a multiple of it, where nothing is laid out
 PIECES = 8  # at least, where there is as much work
 WASTE = 1.25  # places for one wanted from which on lanes of examples cost less
 MANY = 64  # products of a sum from which on
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A band of some examples."""
-
-    shifts: Shifts
-    band: Band
-    first: int  # example
-    examples: int
-
-    @property
-    def width(self) -> int:
-        """Return how many places are computed one behind the other."""
-        if self.shifts.lanes > 1:
-            return self.shifts.lanes * self.band.put.extent.x
-        return (self.examples - 1) * self.shifts.wide.example + self.band.width
+TURNING = 30  # products that cost as much as turning their sum
 
 
 class Tiled:
@@ -56,54 +37,61 @@ class Tiled:
     def forward(self, x: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
         """See `Convolutions`."""
         sweep = merged(sweep)
-        below, above = _channels(sweep)
+        below, above = channels_of(sweep)
         z = np.empty((len(x), sweep.target.units), np.float32)
         plain = above % ROWS == 0
-        tasks = self._tasks(
-            len(x), lambda lanes: forward_shifts(sweep, below, Room(_width(sweep), NUMBERS, lanes, plain))
+        tasks, rows = self._tasks(
+            len(x), above, lambda lanes: forward_shifts(sweep, below, Room(width_of(sweep), NUMBERS, lanes, plain))
         )
         places = np.arange(sweep.fan_in)
-        self._sum(x, self._pack(w, sweep.groups, above, sweep.fan_in, places, each), above, tasks, z, each)
+        self._sum(x, self._pack(w, sweep.groups, above, sweep.fan_in, places, rows, each), above, tasks, z, each)
         return z
 
     def input_gradient(self, delta: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
         """See `Convolutions`."""
         sweep = merged(sweep)
-        below, above = _channels(sweep)
+        below, above = channels_of(sweep)
         plain = below % ROWS == 0
-        parts = backward_shifts(sweep, above, Room(_width(sweep), NUMBERS, plain=plain))
+        parts = backward_shifts(sweep, above, Room(width_of(sweep), NUMBERS, plain=plain))
         places = sum(prod(band.put.extent) for part in parts for band in part.bands)
         new = np.empty if places == sweep.source.area else np.zeros
         gradient = new((len(delta), sweep.source.units), np.float32)
         rows = np.arange(above)[:, None] * sweep.fan_in
         for number, part in enumerate(parts):
-            weights = self._pack(w, sweep.groups, below, sweep.volume, (rows + np.array(part.kernel)).reshape(-1), each)
 
             def find(lanes: int, number: int = number) -> Shifts:
-                return backward_shifts(sweep, above, Room(_width(sweep), NUMBERS, lanes, plain))[number]
+                return backward_shifts(sweep, above, Room(width_of(sweep), NUMBERS, lanes, plain))[number]
 
-            self._sum(delta, weights, below, self._tasks(len(delta), find), gradient, each)
+            tasks, size = self._tasks(len(delta), below, find)
+            places = (rows + np.array(part.kernel)).reshape(-1)
+            weights = self._pack(w, sweep.groups, below, sweep.volume, places, size, each)
+            self._sum(delta, weights, below, tasks, gradient, each)
         return gradient
 
-    def _tasks(self, batch: int, find: Callable[[int], Shifts]) -> list[Task]:
+    def _tasks(self, batch: int, above: int, find: Callable[[int], Shifts]) -> tuple[list[Task], int]:
+        """Return what there is to do for a batch, and how many of `above` rows of sums are done together."""
+        loops = self._loops
+        if _goes_across(find(1), above, loops):
+            return list(all_of(find(1), 0, batch)), loops.ACROSS
+        return self._in_lanes(batch, find), 1 if above == 1 else loops.FEW if above <= loops.FEW else loops.ROWS
+
+    def _in_lanes(self, batch: int, find: Callable[[int], Shifts]) -> list[Task]:
         """Return what there is to do for a batch: in lanes as far as that pays, then example behind example."""
         shifts, begin = find(1), 0
         found: list[Task] = []
         lanes = self._loops.LANES
         if len(shifts.kernel) > 1 and shifts.base.size >= MANY and shifts.waste > WASTE:
             begin = batch // lanes * lanes
-            found += _all_of(find(lanes), 0, begin) if begin else []
-        return found + list(_all_of(shifts, begin, batch))
+            found += all_of(find(lanes), 0, begin) if begin else []
+        return found + list(all_of(shifts, begin, batch))
 
-    def _pack(self, w: Floats, groups: int, rows: int, pitch: int, places: Longs, each: Each) -> Floats:
+    def _pack(self, w: Floats, groups: int, rows: int, pitch: int, places: Longs, size: int, each: Each) -> Floats:
         """Return weights (groups, blocks of rows, places, rows of a block); `places` say where those of a row are."""
-        loops = self._loops
-        size = 1 if rows == 1 else loops.FEW if rows <= loops.FEW else loops.ROWS
         found = np.empty((groups, -(-rows // size), len(places), size), np.float32)
         flat = np.ascontiguousarray(w).reshape(-1)
 
         def block(number: int) -> None:
-            loops.pack(flat, rows, pitch, len(flat) // groups, places, number, found)
+            self._loops.pack(flat, rows, pitch, len(flat) // groups, places, number, found)
 
         consume(each(block, range(found.shape[1])))
         return found
@@ -129,11 +117,12 @@ class Tiled:
                     *(channels, (source.channel, target.channel), to, flat),
                 )
                 return
-            laid = _memory("laid", channels[0] * shifts.wide.channel)
-            sums = _memory("sums", rows * shifts.own.channel)
+            laid = memory("laid", channels[0] * shifts.wide.channel)
+            sums = memory("sums", rows * shifts.own.channel)
+            tiles = np.array(self._loops.cut(band.put.extent.x), np.int64)
             self._loops.convolve(
                 *(x, begin, band.lay, band.starts, base, task.width, w, *part),
-                *(task.examples, shifts.lanes, channels, band.put, to, laid, sums, flat),
+                *(task.examples, shifts.lanes, tiles, channels, band.put, to, laid, sums, flat),
             )
 
         consume(each(piece, range(len(tasks) * cuts)))
@@ -141,23 +130,21 @@ class Tiled:
     def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
         """See `Convolutions`."""
         sweep = merged(sweep)
-        below, above = _channels(sweep)
-        volume, plain = sweep.volume, above % ROWS == 0
-        phases = prod(len(forward_axis(window).phases) for window in sweep.windows)
-        sources = _ranges(below, max(1, SOURCES // phases))
-        widest = max(map(len, sources))
-        rows = _ranges(above, TARGETS if volume > 1 else 4 * TARGETS, ROWS if plain else 1)
-        parts = list(product(_ranges(sweep.groups, GROUPS), rows, sources))
-        tasks = self._tasks(
-            len(x), lambda lanes: forward_shifts(sweep, widest, Room(_width(sweep), NUMBERS, lanes, plain))
-        )
-        sums = _ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts))))
+        below, above = channels_of(sweep)
+        volume = sweep.volume
+        if turns(
+            forward_shifts(sweep, below, Room(width_of(sweep), NUMBERS, plain=above % ROWS == 0)), above, self._loops
+        ):
+            products, (parts, tasks) = products_across, pieces_across(sweep, len(x), self._loops)
+        else:
+            products, (parts, tasks) = _products, self._pieces(sweep, len(x))
+        sums = ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts))))
         x, delta = np.ascontiguousarray(x).reshape(-1), np.ascontiguousarray(delta).reshape(-1)
         gradient = np.zeros((sweep.groups, above, below * volume), np.float32)
 
         def piece(number: int) -> Floats:
             part = parts[number // len(sums)]
-            return self._products(x, delta, sweep, part, [tasks[n] for n in sums[number % len(sums)]])
+            return products(x, delta, sweep, part, [tasks[n] for n in sums[number % len(sums)]], self._loops)
 
         for number, part in enumerate(each(piece, range(len(parts) * len(sums)))):
             groups, rows_, channels = parts[number // len(sums)]
@@ -165,66 +152,59 @@ class Tiled:
             gradient[_slice(groups), _slice(rows_), columns] += part
         return gradient.reshape(sweep.target.channels, sweep.fan_in)
 
-    def _products(
-        self, x: Floats, delta: Floats, sweep: Sweep, part: tuple[range, range, range], tasks: list[Task]
-    ) -> Floats:
-        """Return what tasks contribute to the gradient of the weights of some groups, target and source channels."""
-        (below, above), (groups, rows, channels), loops = _channels(sweep), part, self._loops
-        many, others, order = (1, loops.ALONE, loops.ORDER_ALONE) if above == 1 else (*loops.DOTS, loops.ORDER)
-        tiles = -(-len(channels) * sweep.volume // others), -(-len(rows) // many)
-        size = -(-many * others // loops.LANES) * loops.LANES
-        found = np.zeros((len(groups), *tiles, size), np.float32)
-        for task in tasks:
-            shifts, band = task.shifts, task.band
-            source, target = band.lay.source, band.own.source
-            begin = task.first * source.example + (groups[0] * below + channels[0]) * source.channel
-            delta_begin = task.first * target.example + (groups[0] * above + rows[0]) * target.channel
-            laid_numbers = len(shifts.base) * shifts.wide.channel  # a tile may end in channels that another part has
-            own_numbers = tiles[1] * many * shifts.own.channel
-            if shifts.as_it_is:
-                begin, delta_begin = begin + band.starts[0, 2], delta_begin + band.own_starts[0, 2]
-                laid_numbers = own_numbers = 1
-            loops.correlate(
-                *(x, begin, band.lay, band.starts, _longer(shifts, others), task.width),
-                *(delta, delta_begin, band.own, band.own_starts, (below * source.channel, above * target.channel)),
-                *(task.examples, shifts.lanes, (len(channels), len(rows)), shifts.as_it_is),
-                *(_memory("laid", laid_numbers), _memory("sums", own_numbers), found),
-            )
-        found = found[..., list(order)].reshape(len(groups), *tiles, many, others).transpose(0, 2, 3, 1, 4)
-        return found.reshape(len(groups), tiles[1] * many, -1)[:, : len(rows), : len(channels) * sweep.volume]
+    def _pieces(self, sweep: Sweep, batch: int) -> tuple[list[Part], list[Task]]:
+        """Return what of the gradient of weights is computed by itself, and what there is to do for each."""
+        (below, above), volume = channels_of(sweep), sweep.volume
+        plain = above % ROWS == 0
+        phases = prod(len(forward_axis(window).phases) for window in sweep.windows)
+        sources = ranges(below, max(1, SOURCES // phases))
+        rows = ranges(above, TARGETS if volume > 1 else 4 * TARGETS, ROWS if plain else 1)
+        widest = max(map(len, sources))
+        tasks = self._in_lanes(
+            batch, lambda lanes: forward_shifts(sweep, widest, Room(width_of(sweep), NUMBERS, lanes, plain))
+        )
+        return list(product(ranges(sweep.groups, GROUPS), rows, sources)), tasks
 
 
-def _memory(name: str, numbers: int) -> Floats:
-    """Return memory of this thread that begins with a line of the cache."""
-    memory = SCRATCH.get(f"maps {name}", (numbers + LINE,), np.float32)
-    begin = -memory.ctypes.data % (4 * LINE) // 4
-    return memory[begin : begin + numbers]
+def _products(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: list[Task], loops: ModuleType) -> Floats:
+    """Return what tasks contribute to the gradient of the weights of some groups, target and source channels."""
+    (below, above), (groups, rows, channels) = channels_of(sweep), part
+    many, others, order = (1, loops.ALONE, loops.ORDER_ALONE) if above == 1 else (*loops.DOTS, loops.ORDER)
+    tiles = -(-len(channels) * sweep.volume // others), -(-len(rows) // many)
+    size = -(-many * others // loops.LANES) * loops.LANES
+    found = np.zeros((len(groups), *tiles, size), np.float32)
+    for task in tasks:
+        shifts, band = task.shifts, task.band
+        source, target = band.lay.source, band.own.source
+        begin = task.first * source.example + (groups[0] * below + channels[0]) * source.channel
+        delta_begin = task.first * target.example + (groups[0] * above + rows[0]) * target.channel
+        laid_numbers = len(shifts.base) * shifts.wide.channel  # a tile may end in channels that another part has
+        own_numbers = tiles[1] * many * shifts.own.channel
+        if shifts.as_it_is:
+            begin, delta_begin = begin + band.starts[0, 2], delta_begin + band.own_starts[0, 2]
+            laid_numbers = own_numbers = 1
+        loops.correlate(
+            *(x, begin, band.lay, band.starts, _longer(shifts, others), task.width),
+            *(delta, delta_begin, band.own, band.own_starts, (below * source.channel, above * target.channel)),
+            *(task.examples, shifts.lanes, (len(channels), len(rows)), shifts.as_it_is),
+            *(memory("laid", laid_numbers), memory("sums", own_numbers), found),
+        )
+    found = found[..., list(order)].reshape(len(groups), *tiles, many, others).transpose(0, 2, 3, 1, 4)
+    return found.reshape(len(groups), tiles[1] * many, -1)[:, : len(rows), : len(channels) * sweep.volume]
 
 
-def _width(sweep: Sweep) -> int:
-    return WIDTH if sweep.groups == 1 else WIDER
-
-
-def _channels(sweep: Sweep) -> tuple[int, int]:
-    """Return how many channels a group has, of the source and of the target."""
-    return sweep.source.channels // sweep.groups, sweep.target.channels // sweep.groups
-
-
-def _all_of(shifts: Shifts, begin: int, end: int) -> Iterator[Task]:
-    for first in range(begin, end, shifts.examples):
-        for band in shifts.bands:
-            yield Task(shifts, band, first, min(shifts.examples, end - first))
+def _goes_across(shifts: Shifts, above: int, loops: ModuleType) -> bool:
+    """Return whether tiles across the rows of sums take less than tiles along the places."""
+    if shifts.as_it_is or not loops.ACROSS:
+        return False
+    extent = shifts.bands[0].put.extent.x
+    across = sum(loops.cut(extent)) / extent * padded(above, loops.ACROSS) * (1 + TURNING / shifts.base.size)
+    return bool(across < shifts.waste * padded(above, loops.ROWS))
 
 
 def _longer(shifts: Shifts, more: int) -> Floats:
     """Return the shifts, and some more: the last tile may end behind them."""
     return np.append(shifts.base, np.zeros(more, np.int64))
-
-
-def _ranges(count: int, most: int, unit: int = 1) -> list[range]:
-    """Cut into ranges of at most so many that differ little, at multiples of `unit`, which both have to be."""
-    parts, count = -(-count // most), count // unit
-    return [range(n * count // parts * unit, (n + 1) * count // parts * unit) for n in range(parts)]
 
 
 def _slice(numbers: range) -> slice:

@@ -31,6 +31,9 @@ def square(size: int, kernel: int, stride: int = 1, padding: int = 0) -> tuple[W
 LARGER = {
     "images": sweep_over(square(70, 7, 2, 3), 3, 40),
     "small maps": sweep_over(square(7, 3, 1, 1), 70, 90),
+    "rows of 13": sweep_over(square(13, 3, 1, 1), 40, 64),
+    "of two groups": sweep_over(square(15, 3, 2, 1), 64, 128, groups=2),
+    "a volume of many": sweep_over((Window(3, 2), *square(14, 3, 1, 1)), 26, 60),
     "places alone": sweep_over(square(14, 1), 64, 72),
     "as they are": sweep_over(square(28, 1), 70, 72),
     "every other place": sweep_over(square(14, 1, 2), 64, 24),

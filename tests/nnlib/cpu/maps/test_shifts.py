@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnlib.cpu.maps.shifts import Room, backward_axes, backward_shifts, forward_axis, forward_shifts, merged
-from nnlib.cpu.maps.tiled import NUMBERS, WIDTH
+from nnlib.cpu.maps.tasks import NUMBERS, WIDTH
 from nnlib.spec.geometry import Maps, Sweep, Window
 from tests.nnlib.sweeps import sweep_over, sweeps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from nnlib.compiled import loops
-from nnlib.compiled.tiles import ALONE, DOTS_OF, FEW
+from nnlib.compiled.tiles import ALONE, DOTS_OF, FEW, PLACES, cut
 from nnlib.cpu.maps.tiled import ROWS, Tiled
 from nnlib.cpu.scratch import SCRATCH
 from nnlib.spec.geometry import Sweep, Window
@@ -26,6 +27,7 @@ class Ends(SimpleNamespace):
         orders = (tuple(range(n)) for n in (dots[0] * dots[1], ALONE))
         super().__init__(LANES=lanes, ROWS=rows, FEW=FEW, DOTS=dots, ALONE=ALONE, seen=set())
         self.ORDER, self.ORDER_ALONE = orders
+        self.ACROSS, self.cut = (2 * lanes if lanes == 16 else 0), cut
 
     def pack(self, *_: Any) -> None:
         """Nothing."""
@@ -46,13 +48,19 @@ class Ends(SimpleNamespace):
         assert lanes > 1 or extent.z * wide.slice >= wide.example or examples == 1
         assert (channels - 1) * wide.channel + len(starts) * lay.phase <= out.size
 
-    def convolve(self, x, first, lay, starts, base, width, w, groups, blocks, examples, lanes, channels, put, *rest):
-        _, laid, rows, _ = rest
+    def convolve(self, x, first, lay, starts, base, width, w, groups, blocks, examples, lanes, tiles, channels, *rest):
+        put, _, laid, rows, _ = rest
         self._lay_out(lay, starts, examples, lanes, channels[0], laid)
-        places = self._places(width, put.extent, lay.wide, lanes)
-        assert base.max() + places <= laid.size
+        if w.shape[3] == self.ACROSS:
+            last = (examples - 1) * lay.wide.example
+            last += (put.extent.z - 1) * lay.wide.slice + (put.extent.y - 1) * lay.wide.row
+            assert base.max() + last + sum(tiles) <= laid.size
+            places = last + sum(tiles[:-1]) + self.LANES
+        else:
+            places = self._places(width, put.extent, lay.wide, lanes)
+            assert base.max() + places <= laid.size
         assert places <= rows.size // w.shape[3]
-        self.seen.add("laid out")
+        self.seen.add("across" if w.shape[3] == self.ACROSS else "laid out")
 
     def convolve_as_it_is(self, x, first, base, width, w, groups, blocks, channels, pitches, to, out):
         places, rows = -(-width // self.LANES) * self.LANES, w.shape[3]
@@ -78,6 +86,27 @@ class Ends(SimpleNamespace):
             assert used.max() + places <= laid.size
             assert above <= rows.size
         self.seen.add("dots as it is" if as_it_is else "dots laid out")
+
+    def correlate_across(self, x, first, lay, starts, delta, delta_first, own, own_starts, examples, channels, *rest):
+        base, shifts, tiles, laid, turned, rows, gradient = rest
+        blocks, _, pitch, _ = gradient.shape
+        self._lay_out(lay, starts, examples, 1, min(self.LANES, channels[0]), laid)
+        self._lay_out(own, own_starts, examples, 1, min(self.ACROSS, channels[1]), rows)
+        assert self.LANES * lay.wide.channel <= laid.size
+        numbers = -(-len(starts) * lay.phase // self.LANES) * self.LANES
+        assert numbers <= lay.wide.channel and numbers * pitch <= turned.size
+        assert base.size == examples * prod(own.extent)
+        places = -(-base.size // self.LANES) * self.LANES
+        assert places <= own.wide.channel
+        assert self.ACROSS * (own.wide.channel + places) <= rows.size
+        assert sum(tiles) <= pitch and -(-channels[0] // self.LANES) * self.LANES <= pitch
+        assert base.max() + shifts.max() + sum(tiles) <= turned.size
+        assert blocks * self.ACROSS >= channels[1]
+        self.seen.add("dots across")
+
+    def put_weights(self, gradient: Any, out: Any) -> None:
+        assert gradient.size >= out.size
+        out.fill(0)
 
 
 def random_sweep(random: np.random.Generator) -> Sweep:
@@ -112,7 +141,8 @@ def test_nothing_behind_the_end_of_an_array_is_met(processor):
         tiled.forward(x, w, sweep, map_in_turn)
         tiled.input_gradient(delta, w, sweep, map_in_turn)
         tiled.weight_gradient(x, delta, sweep, map_in_turn)
-    assert ends.seen == {"laid out", "as it is", "dots laid out", "dots as it is"}
+    across = {"across", "dots across"} if ends.ACROSS else set()
+    assert ends.seen == {"laid out", "as it is", "dots laid out", "dots as it is"} | across
 
 
 def test_what_memory_held_before_is_of_no_consequence():
@@ -132,3 +162,11 @@ def test_what_memory_held_before_is_of_no_consequence():
 @pytest.mark.parametrize("narrow", DOTS_OF)
 def test_tiles_of_dots_end_where_maps_that_are_not_laid_out_do(narrow):
     assert ROWS % DOTS_OF[narrow][0] == 0
+
+
+def test_rows_are_cut_into_tiles_without_a_rest():
+    for places in range(1, 200):
+        tiles = cut(places)
+        assert set(tiles) <= set(PLACES) and sum(tiles) >= places > sum(tiles[:-1])
+        assert sum(tiles) == places or places < 30
+    assert all(sum(cut(places)) == places for places in (7, 12, 13, 14, 19, 27, 28, 49))

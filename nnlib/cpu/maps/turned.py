@@ -1,0 +1,81 @@
+"""The gradient of a convolution's weights by tiles across the target's maps, for which maps are turned to places first.
+
+A source is laid out channel by channel, see `shifts`, and then turned: behind each place stand its channels. Delta is
+turned without anything between its places. A tile is some channels at a place of the kernel by ACROSS maps.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from types import ModuleType
+
+import numpy as np
+
+from nnlib.cpu.maps.shifts import LINE, Band, Box, Lay, Pitches, Room, Shifts, forward_shifts
+from nnlib.cpu.maps.tasks import NUMBERS, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
+from nnlib.spec.geometry import Sweep
+from nnlib.util.arrays import Floats, Longs
+
+PADDED = 4 / 3  # target channels for one wanted up to which maps are turned, of LEAST source channels at least
+LEAST = 24
+# Target channels of a piece, and its source channels times the places of the kernel: copies are seldom made again,
+# memory stays in a core's cache, and there is work for eight threads.
+PIECE, PIECE_OF_ONE_PLACE = (128, 640), (512, 256)
+
+
+def turns(shifts: Shifts, above: int, loops: ModuleType) -> bool:
+    """Return whether this is the faster way: maps would be copied anyway, and have enough channels."""
+    if shifts.as_it_is or not loops.ACROSS:
+        return False
+    return len(shifts.base) >= LEAST and padded(above, loops.ACROSS) <= PADDED
+
+
+def pieces_across(sweep: Sweep, batch: int, loops: ModuleType) -> tuple[list[Part], list[Task]]:
+    """Return what of the gradient is computed by itself, and what there is to do for each."""
+    below, above = channels_of(sweep)
+    rows, numbers = PIECE if sweep.volume > 1 else PIECE_OF_ONE_PLACE
+    sources = ranges(below, max(LEAST, numbers // sweep.volume))
+    shifts = forward_shifts(sweep, max(map(len, sources)), Room(width_of(sweep), NUMBERS, plain=False))
+    parts = product(ranges(sweep.groups, 1), ranges(above, rows, loops.ACROSS), sources)
+    return list(parts), list(all_of(shifts, 0, batch))
+
+
+def products_across(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: list[Task], loops: ModuleType) -> Floats:
+    """Return what tasks contribute to the gradient of the weights of a group, of some target and source channels."""
+    (group,), rows, channels = part
+    below, above = channels_of(sweep)
+    pitch = (len(channels) // LINE + 2) * LINE  # channels of a place; no power of two, and room for the last tile
+    tiles = np.array(loops.cut(len(channels)), np.int64)
+    found = np.zeros((-(-len(rows) // loops.ACROSS), sweep.volume, pitch, loops.ACROSS), np.float32)
+    for task in tasks:
+        shifts, band = task.shifts, task.band
+        source, own = band.lay.source, _compact(band, task.examples)
+        loops.correlate_across(
+            *(x, task.first * source.example + (group * below + channels[0]) * source.channel, band.lay, band.starts),
+            *(delta, task.first * own.source.example + (group * above + rows[0]) * own.source.channel),
+            *(own, band.own_starts, task.examples, (len(channels), len(rows))),
+            *(_places(band.put.extent, shifts.wide, task.examples) * pitch, shifts.base[0] * pitch, tiles),
+            memory("laid", LINE * shifts.wide.channel),
+            memory("turned", shifts.wide.channel * pitch),
+            memory("sums", 2 * loops.ACROSS * own.wide.channel),
+            found,
+        )
+    gradient = np.empty((len(rows), len(channels), sweep.volume), np.float32)
+    loops.put_weights(found, gradient)
+    return gradient.reshape(len(rows), -1)
+
+
+def _compact(band: Band, examples: int) -> Lay:
+    """Return how a target is laid out with nothing between its places."""
+    z, y, x = extent = band.put.extent
+    channel = (examples * z * y * x // LINE + 2) * LINE
+    return band.own._replace(extent=extent, wide=Pitches(z * y * x, channel, y * x, x), phase=channel)
+
+
+@lru_cache(maxsize=512)
+def _places(extent: Box, wide: Pitches, examples: int) -> Longs:
+    """Return where places of a target, one behind the other, begin in a source that is laid out."""
+    e, z, y, x = np.indices((examples, *extent), np.int64).reshape(1 + len(extent), -1)
+    found: Longs = e * wide.example + z * wide.slice + y * wide.row + x
+    return found
