@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -25,10 +26,12 @@ from nnlib.contract import (
     trial_from_json,
 )
 from nnlib.plain_file import read_plain
+from regiondag.audit.forgotten_jobs import ADVICE as FORGOTTEN
+from regiondag.audit.forgotten_jobs import KnownJob, describe_forgotten, find_forgotten, read_known
 from regiondag.audit.lost_records import ADVICE, list_unproposed, name_lines, name_trials
 from regiondag.audit.older_copies import Marks, list_older, read_marks
 from regiondag.condor.events.log import read_settled
-from regiondag.errors import RegiondagError
+from regiondag.errors import PoolError, RegiondagError
 from regiondag.run import region_spec
 from regiondag.run.history import OPEN, History, TrialOutcome
 from regiondag.run.journal import Journal, find_breaks
@@ -40,6 +43,7 @@ from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, point_of
 
 Progress = Callable[[int, int], None]  # regions read, then files; and how many there are
 CheckpointReader = Callable[[Path], None]  # raises ValueError for one that is damaged
+AskForJobs = Callable[[RunFolder, RunManifest], Sequence[KnownJob]]  # raises PoolError where nobody can be asked
 
 RESTORE = "restore it from a copy"
 
@@ -70,11 +74,16 @@ class Verified:
     files: int
     outcomes: int
     findings: tuple[Mismatch, ...]
+    unchecked: tuple[str, ...] = ()  # checks that were not made, and why
 
 
-def verify(run: RunFolder, progress: Progress, check_checkpoint: CheckpointReader) -> Verified:
-    """Check all of a run; RegiondagError for a folder that is none."""
+def verify(
+    run: RunFolder, progress: Progress, check_checkpoint: CheckpointReader, ask: AskForJobs = lambda *_: ()
+) -> Verified:
+    """Check all of a run; RegiondagError for a folder that is none. `ask` says what HTCondor knows of it."""
     manifest = read_manifest(run)
+    jobs, unchecked = _ask(ask, run, manifest)  # first: what ends meanwhile is in the logs when they are read
+    recorded: set[str] = set()
     found: list[Mismatch | Expected] = list(_manifest(run, manifest))
     outcomes, settled, marks = 0, read_settled(run), read_marks(run)
     for done, slug in enumerate(manifest.regions):
@@ -83,11 +92,23 @@ def verify(run: RunFolder, progress: Progress, check_checkpoint: CheckpointReade
         checks = _RegionCheck(run, run.region(slug), slug, manifest.sha256, posted, marks)
         found += checks.run()
         outcomes += checks.outcomes
+        recorded |= checks.jobs
     expected = [check for check in found if isinstance(check, Expected)]
     findings = [check for check in found if isinstance(check, Mismatch)]
     findings += _digests(run, expected, progress)
     findings += _checkpoints(run, manifest.regions, check_checkpoint)
-    return Verified(len({check.path for check in expected}), outcomes, tuple(findings))
+    forgotten = find_forgotten(jobs, read_known(run, recorded), time.time()) if jobs else []
+    if forgotten:
+        findings.append(Mismatch(run.path.name, describe_forgotten(forgotten), FORGOTTEN.format(run=run.path)))
+    return Verified(len({check.path for check in expected}), outcomes, tuple(findings), unchecked)
+
+
+def _ask(ask: AskForJobs, run: RunFolder, manifest: RunManifest) -> tuple[Sequence[KnownJob], tuple[str, ...]]:
+    """Return what HTCondor knows of a run's jobs; where it cannot be asked also that this was not checked, and why."""
+    try:
+        return ask(run, manifest), ()
+    except PoolError as error:
+        return (), (f"whether HTCondor knows more of the run than it does itself: {error}",)
 
 
 def _manifest(run: RunFolder, manifest: RunManifest) -> Iterator[Mismatch | Expected]:
@@ -117,6 +138,7 @@ class _RegionCheck:
         self.run_folder, self.folder, self.slug, self.digests = run, folder, slug, digests
         self.settled, self.marks = settled, marks  # what is by DAGMan's log, or by manager.log
         self.outcomes = 0
+        self.jobs: set[str] = set()  # that the journal says have ended
 
     def run(self) -> list[Mismatch | Expected]:
         """Return what is wrong, and the digests that are still to be compared."""
@@ -131,8 +153,10 @@ class _RegionCheck:
         older = list_older(self.folder, spec, history, self.marks)
         checks += [Mismatch(self._inside(path), seen, advice) for path, seen, advice in older]
         ends = [*sorted(history.settled.items()), *([(None, history.final)] if history.final else [])]
+        self.jobs = {fault.job for fault in history.faults}
         for number, settled in ends:
             self.outcomes += 1
+            self.jobs.add(settled.job)
             checks += self._outcome(NodeName(self.slug, number), settled, spec, history)
         return checks
 

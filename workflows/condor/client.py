@@ -202,14 +202,40 @@ def query_status(pool: Pool, cluster: int, log: Path) -> str | None:
     return next((JOB_STATUS.get(ad["JobStatus"], "unknown") for ad in ads if _writes(ad, log)), None)
 
 
+def query_jobs_below(pool: Pool, folder: str, since: float) -> tuple[list[ClassAd], list[ClassAd]]:
+    """Return when jobs of trials came and went that start in folders that begin so: those in the queue, those over.
+
+    HTCondor's history is read back to `since` (Unix time), as far as it has not been rotated away.
+    """
+    ours = f"RegiondagTrial =!= undefined && substr(Iwd, 0, {len(folder.encode())}) == {classad_string(folder)}"
+    projection = ["ClusterId", "ProcId", "QDate", "EnteredCurrentStatus"]
+    over = query_history(pool, ours, projection, since)  # first: a job that ends meanwhile is in neither, not in both
+    return query_queue(pool, ours, projection), over
+
+
+def query_left(pool: Pool, cluster: int, log: Path, since: float) -> float | None:
+    """Return when the job with this number and event log left the queue (Unix time); None: not, by the history."""
+    ads = query_history(pool, f"ClusterId == {cluster}", ["EnteredCurrentStatus", *OF_LOG], since)
+    return next((float(number_of(ad, "EnteredCurrentStatus")) for ad in ads if _writes(ad, log)), None)
+
+
+def query_history(pool: Pool, constraint: str, projection: list[str], since: float) -> list[ClassAd]:
+    """Return the ads of jobs that left the queue, the last one first, back to one that had left it by `since`."""
+    with ask_pool(pool, "history") as htcondor2:
+        until = f"EnteredCurrentStatus < {int(since)}"
+        return list(_find_schedd(pool, htcondor2).history(constraint, projection, since=until))
+
+
 def query_queue(pool: Pool, constraint: str, projection: list[str]) -> list[ClassAd]:
     """Return the ads of jobs in the queue; an empty projection means all of their attributes."""
     with ask_pool(pool, "queue") as htcondor2:
-        if pool.kind == "embedded":  # seen from outside its root folder it has no "local" schedd, but only this one
-            schedd = htcondor2.Schedd(htcondor2.Collector().locateAll(htcondor2.DaemonType.Schedd)[0])
-        else:
-            schedd = htcondor2.Schedd()
-        return list(schedd.query(constraint=constraint, projection=projection))
+        return list(_find_schedd(pool, htcondor2).query(constraint=constraint, projection=projection))
+
+
+def _find_schedd(pool: Pool, htcondor2: Any) -> Any:
+    if pool.kind == "embedded":  # seen from outside its root folder it has no "local" schedd, but only this one
+        return htcondor2.Schedd(htcondor2.Collector().locateAll(htcondor2.DaemonType.Schedd)[0])
+    return htcondor2.Schedd()
 
 
 def _as_if_free(slot: ClassAd) -> ClassAd:

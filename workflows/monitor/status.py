@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from nnlib.contract import ENDED_WELL
@@ -106,7 +107,7 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
         _region(run.region(slug), by_region.get(slug, Counter()), latest if active else None, manifest.regions)
         for slug in slugs
     )
-    notes += [*_doubt_journals(run, regions), *_doubt_clock(run, dags, time.time())]
+    notes += [*_doubt_journals(run, regions), *_doubt_age(run, dags, pool), *_doubt_clock(run, dags, time.time())]
     return RunStatus(
         study=manifest.study,
         run=str(run.path),
@@ -139,6 +140,19 @@ def _doubt_journals(run: RunFolder, regions: Sequence[RegionStatus]) -> Iterator
         others = f", as are lines of {len(strange) - 1} other journals" if strange[1:] else ""
         seen = f"{run.region(strange[0].slug).journal}: {name_lines(strange[0].strangers)} of another run or region"
         yield f"{seen}{others}: {ADVICE}"
+
+
+def _doubt_age(run: RunFolder, dags: Sequence[DagState], pool: Pool | None) -> Iterator[str]:
+    """Yield that HTCondor knows the end of a DAGMan that is gone, and its log does not: the run is an older copy."""
+    for dag in dags:
+        if pool is None or dag.status != CRASHED:
+            continue
+        with suppress(PoolError):  # then nobody knows
+            left = client.query_left(pool, dag.cluster, dag.log, dag.started or 0.0)
+            if left is not None:
+                when = time.strftime("%Y-%m-%d %H:%M", time.localtime(left))
+                seen = f"HTCondor says that DAGMan's job {dag.cluster}.0 left the queue at {when}, its log does not"
+                yield f"{seen}: the run was put back from an older copy; type: regiondag verify {run.path}"
 
 
 def _doubt_clock(run: RunFolder, dags: Sequence[DagState], now: float) -> Iterator[str]:
