@@ -78,7 +78,7 @@ def render_figures(results: Results) -> str:
 
     regret = "regret as a part of the peer's: Optuna's TPE, rounds, 60 trials"
     million = "generate, 1,000 regions x 100 rounds x 10 = 1,000,000 trials"
-    float32, bf16 = "Adam, float32, no AMX (peer", "Adam, bf16 on AMX (peer"
+    pairs, tiles = "Adam, bf16 on AVX-512 (peer", "Adam, bf16 on AMX (peer"
     zen, amx = "train_bf16-amd-avx512", "train_bf16-intel-amx"
     lists = "ndcg@20, all countries (peer: floor)"
     lines = (
@@ -98,9 +98,9 @@ def render_figures(results: Results) -> str:
         f"([tuner_held_out]({PAGE}#tuner_held_out))",
         f"Large studies: a graph of a million trials in {figure('orchestration', million)}, with "
         f"{figure('orchestration', million + ': peak memory')} of memory ([orchestration]({PAGE}#orchestration))",
-        f"Training on one thread of a processor: a step of a wide autoencoder takes {figure(zen, float32)} on an AMD "
-        f"EPYC (Zen 5), in PyTorch's fastest way {figure(zen, float32, 'peer')}; in bfloat16 on an Intel Xeon with AMX "
-        f"{figure(amx, bf16)}, in PyTorch's {figure(amx, bf16, 'peer')} ([train_bf16]({PAGE}#train_bf16))",
+        f"Training on one thread of a processor, in bfloat16: a step of a wide autoencoder takes {figure(zen, pairs)} "
+        f"on an AMD EPYC (Zen 5), in PyTorch's fastest way {figure(zen, pairs, 'peer')}; on an Intel Xeon with AMX "
+        f"{figure(amx, tiles)}, in PyTorch's {figure(amx, tiles, 'peer')} ([train_bf16]({PAGE}#train_bf16))",
     )
     return "\n".join(f"- {line}" for line in lines)
 
