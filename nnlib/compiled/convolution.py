@@ -45,9 +45,17 @@ def pack(w: Floats, rows: int, pitch: int, apart: int, places: Longs, block: int
 
     Weights of a group lie `apart`, and of it `rows` by `pitch`; behind the last are zeros.
     """
-    many = out.shape[3]
+    many, count = out.shape[3], places.size
+    turned = 0  # of the first places: of those that lie behind each other, whole vectors are turned
+    if many == ACROSS and (block + 1) * many <= rows:
+        while turned < count and places[turned] == places[0] + turned:
+            turned += 1
+    turned = turned // LANES * LANES
     for group in range(out.shape[0]):
-        for n in range(places.size):
+        for row in range(0, many if turned else 0, LANES):
+            here = w.ctypes.data + 4 * (group * apart + (block * many + row) * pitch + places[0])
+            turn_all(here, pitch, turned, out[group, block].ctypes.data + 4 * row, many)
+        for n in range(turned, count):
             for m in range(many):
                 row = block * many + m
                 out[group, block, n, m] = w[group * apart + row * pitch + places[n]] if row < rows else 0

@@ -170,3 +170,18 @@ def test_rows_are_cut_into_tiles_without_a_rest():
         assert set(tiles) <= set(PLACES) and sum(tiles) >= places > sum(tiles[:-1])
         assert sum(tiles) == places or places < 30
     assert all(sum(cut(places)) == places for places in (7, 12, 13, 14, 19, 27, 28, 49))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(("groups", "rows", "count"), [(1, 64, 50), (2, 70, 37), (3, 32, 15), (1, 33, 16)])
+def test_weights_are_packed_place_by_place(groups, rows, count, step):
+    w = np.random.default_rng(1).standard_normal((groups, rows, count), np.float32)
+    places = np.arange(0, count, step)
+    for size in {loops.ROWS, loops.ACROSS} - {0}:
+        blocks = -(-rows // size)
+        found = np.empty((groups, blocks, len(places), size), np.float32)
+        for block in range(blocks):
+            loops.pack(w.reshape(-1), rows, count, rows * count, places, block, found)
+        wanted = np.zeros((groups, blocks * size, len(places)), np.float32)
+        wanted[:, :rows] = w[:, :, places]
+        np.testing.assert_array_equal(found, wanted.reshape(groups, blocks, size, -1).swapaxes(2, 3))
