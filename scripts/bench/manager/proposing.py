@@ -217,4 +217,4 @@ def _middle(runs: list[Measured]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, Proposing, Sizes(), QUICK))
+    sys.exit(main(BENCH, Proposing, Sizes(), QUICK, merged=True))

@@ -117,13 +117,17 @@ def test_scripts_compile_nothing_unless_their_python_is_another_one(tmp_path, mo
     compiled.compile_module.cache_clear()
     (tmp_path / archive.name).write_bytes(archive.content)
     code = """
-import builtins, sys
+import builtins, contextlib, runpy, sys
 real, compiled = builtins.compile, []
 def watched(source, name, *others, **more):
     compiled.append(str(name))
     return real(source, name, *others, **more)
 builtins.compile = watched
-sys.path.insert(0, sys.argv[1])
+archive = sys.argv[1]
+sys.argv = [archive, "pre"]
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
+    runpy.run_path(archive, run_name="__main__")
+sys.path.insert(0, archive)
 import regiondag.node.main, regiondag.node.post, regiondag.node.pre, regiondag.node.pre_final
 print(sum(name.endswith("node/main.py") for name in compiled), regiondag.node.main.__file__)
 """
