@@ -96,7 +96,7 @@ class Bounds:
 
 
 def describe_bounds(config: Config, summaries: Mapping[Path, DataSummary]) -> str:
-    """Return in words what jobs may bring back of regions with data of their own; nothing where it is as `disk`."""
+    """Return in words what jobs may bring back by default, of regions with data of their own."""
     found = []
     for region in config.regions:
         data = {file: summaries[file] for file in region.data.values()}
@@ -104,7 +104,7 @@ def describe_bounds(config: Config, summaries: Mapping[Path, DataSummary]) -> st
             most = bound_region(region, data)
             found += [most] if most is not None and most < region.job.disk else []
     if not found:
-        return ""
+        return "job.max_output: by default as job.disk: models and checkpoints may be as large, or it is not known"
     ends = dict.fromkeys(str(SIZE.write(one)) for one in (min(found), max(found)))
     what = f"twice what models and checkpoints can be, and {SIZE.write(SAID)} for logs"
     return f"job.max_output: by default {' to '.join(ends)}: {what}"

@@ -84,11 +84,13 @@ def test_what_the_study_says_counts_and_never_more_than_the_disk(tmp_path, capsy
         assert read_spec(run.region("germany").spec).job.max_output == most
 
 
-def test_validate_says_it(tmp_path, capsys):
+def test_validate_says_it_to_who_asks(tmp_path, capsys):
     assert main(["validate", str(write_study(tmp_path, LARGE))]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["validate", "--explain", str(write_study(tmp_path, LARGE))]) == 0
     assert re.search(r"^job.max_output: by default 1\d\dMB: twice what models", capsys.readouterr().err, re.MULTILINE)
     checked = load_checked(write_study(tmp_path, STUDY))
-    assert describe_bounds(checked.config, checked.summaries) == "", "it is as the disk"
+    assert describe_bounds(checked.config, checked.summaries).startswith("job.max_output: by default as job.disk")
 
 
 def test_what_is_not_known_stays_as_the_disk(tmp_path):
