@@ -171,9 +171,9 @@ def test_only_numbers_and_texts_are_values():
 @pytest.fixture
 def problems(monkeypatch):
     monkeypatch.setattr(runs, "problem", lambda name: Problem(name, "tests", SPACE, SMALL.true))
-    runs._fingerprint.cache_clear()
+    runs.fingerprint.cache_clear()
     yield
-    runs._fingerprint.cache_clear()
+    runs.fingerprint.cache_clear()
 
 
 def test_runs_of_other_checkouts_and_of_methods_are_kept_side_by_side(tmp_path, problems):
@@ -239,6 +239,7 @@ def test_tables_name_everyone_once():
 
 def test_a_comparison_is_printed_from_kept_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(compare, "LOOKS", tmp_path / "looks.txt")
+    monkeypatch.setattr(compare, "RECORD", tmp_path / "runs.json")
     name = compare.choose(None, None, None, held_out=False)[0]
     words = f"--methods bayes --against random --seeds 1 --budget 28 --problems {name} --no-runs --kept {tmp_path}"
     with pytest.raises(SystemExit, match="no run is kept"):
@@ -246,7 +247,7 @@ def test_a_comparison_is_printed_from_kept_runs(tmp_path, monkeypatch, capsys):
     file = tmp_path / "rounds" / name
     file.mkdir(parents=True)
     for method, value in (("random", 3.0), ("bayes", 2.0)):
-        stamp = f"{runs._fingerprint(name)} {methods()[method].version}"
+        stamp = f"{runs.fingerprint(name)} {methods()[method].version}"
         kept = {"stamp": stamp, "values": [0.0] * 28, "best": {"28": value + 1e3}, "seconds": 1.0}
         (file / f"{method}-0.json").write_text(json.dumps(kept))
     assert compare.main(words.split()) == 0

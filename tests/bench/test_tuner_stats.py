@@ -17,6 +17,7 @@ from scripts.bench.tuner.stats import (
     count_common,
     ground,
     leave_out_rare,
+    leave_out_unfinished,
     mean_ranks,
     ranks,
     resample,
@@ -34,14 +35,16 @@ def test_regrets_are_of_the_optimum_or_of_the_best_value_of_any_run():
         "known": {"random": {28: seeds(3.0, 5.0, 4.0), 60: seeds(2.0)}, "tpe": {28: seeds(1.5), 60: seeds(1.0)}},
         "unknown": {"random": {28: seeds(3.0, 5.0)}, "tpe": {28: seeds(2.0), 60: seeds(1.0), 120: seeds(0.0)}},
         "solved": {"random": {28: seeds(7.0, 7.0, 8.0)}, "tpe": {28: seeds(7.0)}},
+        "begun": {"tpe": {28: seeds(7.0)}},
     }
-    found = ground(values, {"known": 1.0, "unknown": None, "solved": 7.0}, 28, "random")
+    optima = {"known": 1.0, "unknown": None, "solved": 7.0, "begun": None}
+    found = ground(values, optima, 28, "random")
     assert found.regrets == {
         "known": {"random": seeds(2.0, 4.0, 3.0), "tpe": seeds(0.5)},
         "unknown": {"random": seeds(3.0, 5.0), "tpe": seeds(2.0)},
     }
     assert found.scales == {"known": 3.0, "unknown": 4.0}  # medians of random after 28, of whatever budget
-    later = ground(values, {"known": 1.0, "unknown": None, "solved": 7.0}, 60, "random")
+    later = ground(values, optima, 60, "random")
     assert later.regrets == {"known": {"random": seeds(1.0), "tpe": seeds(0.0)}, "unknown": {"tpe": seeds(1.0)}}
     assert later.scales == found.scales
     assert found.tuners == ["random", "tpe"]
@@ -53,6 +56,16 @@ def test_a_run_that_is_better_than_the_best_known_value_is_what_regrets_are_meas
     assert ground(values, {"beaten": 1.0}, 28, "random").regrets == {
         "beaten": {"random": seeds(2.5), "tpe": seeds(1.0)}
     }
+
+
+def test_a_seed_counts_once_a_tuner_ran_it_on_all_of_its_problems():
+    found = Ground(
+        {"p": {"a": seeds(1.0, 2.0, 3.0), "b": seeds(5.0)}, "q": {"a": seeds(4.0, 6.0)}, "r": {"b": {1: 7.0}}},
+        {"p": 9.0},
+    )
+    left = leave_out_unfinished(found)
+    assert left.regrets == {"p": {"a": seeds(1.0, 2.0)}, "q": {"a": seeds(4.0, 6.0)}, "r": {}}
+    assert left.scales == found.scales
 
 
 def test_a_ratio_is_the_geometric_mean_over_pairs_with_floors_of_randoms_regret():

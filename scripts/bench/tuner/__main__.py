@@ -1,7 +1,8 @@
 """How good our default tuner is beside others, and what it costs the manager.
 
-Runs are kept where `compare` keeps them, and the next call goes on from there. All sizes can be made smaller, and with
---no-runs whatever is kept so far is told; the results say what it was. The held-out half has results of its own.
+Runs are kept where `compare` keeps them, and go into the repository's record when all are there; the next call goes on
+from both. All sizes can be made smaller, and with --no-runs whatever is there so far is told; the results say what it
+was. The held-out half has results of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from scripts.bench.common import harness
 from scripts.bench.common.harness import Bench, Row
 from scripts.bench.common.processes import ONE_THREAD, measure, module
-from scripts.bench.tuner.compare import KEPT, choose, count_looks, note_look, runs_of
+from scripts.bench.tuner.compare import KEPT, choose, count_looks, note_look, open_record, runs_of
 from scripts.bench.tuner.methods import GP_SAMPLER, OURS, RANDOM, SKOPT, TPE, methods
 from scripts.bench.tuner.problems import problem
 from scripts.bench.tuner.report import classes, groups_of, standings, values_of
@@ -29,6 +30,7 @@ from scripts.bench.tuner.stats import (
     count_common,
     ground,
     leave_out_rare,
+    leave_out_unfinished,
     mean_ranks,
     whole,
     worse_than,
@@ -91,12 +93,16 @@ class TunerBench(Bench[Sizes]):
         orders = product(sizes.modes, seeds, sizes.methods, chosen)
         least = sizes.budget if sizes.runs else BUDGETS[0]
         keys = [Key(name, method, mode, seed, least) for mode, seed, method, name in orders]
-        self.runs = runs_of(keys, methods(), KEPT if sizes.held_out else self.area, make=sizes.runs)
+        record = open_record() if self.area == KEPT and not sizes.held_out else None  # quick runs stay out of it
+        folder = KEPT if sizes.held_out else self.area
+        self.runs = runs_of(keys, methods(), folder, make=sizes.runs, record=record)
+        if record:
+            record.add(self.runs, lambda name: problem(name).optimum)
         for mode in sizes.modes:
             values = values_of(run for run in self.runs if run.key.mode == mode)
             optima = {name: problem(name).optimum for name in values}
             for budget in (budget for budget in BUDGETS if budget <= sizes.budget):
-                found = leave_out_rare(ground(values, optima, budget, RANDOM))
+                found = leave_out_unfinished(leave_out_rare(ground(values, optima, budget, RANDOM)))
                 if OURS not in found.tuners:
                     continue
                 self.grounds[mode, budget] = found
@@ -139,7 +145,7 @@ class TunerBench(Bench[Sizes]):
         return float(found.output), found.peak_mb
 
     def details(self, rows: Sequence[Row]) -> dict[str, object]:
-        """Return what is kept besides the rows: the sizes, how everyone stands, and every regret without floors."""
+        """Return what is kept besides the rows: how often who ran, how everyone stands, and regrets of no record."""
         known = dict.fromkeys(run.key.problem for run in self.runs)
         groups = groups_of({n: problem(n).kinds for n in known}, {n: problem(n).source for n in known})
         return {
@@ -156,7 +162,11 @@ class TunerBench(Bench[Sizes]):
             },
             "notes": {row.workload: row.note for row in rows if row.note},
             "tables": {f"{mode}, {budget}": _tables(found, groups) for (mode, budget), found in self.grounds.items()},
-            "regrets": {f"{mode}, {budget}": _published(found) for (mode, budget), found in self.grounds.items()},
+            "regrets": {
+                f"{mode}, {budget}": _published(found)
+                for (mode, budget), found in self.grounds.items()
+                if self.sizes.held_out
+            },
         }
 
 

@@ -1,4 +1,4 @@
-"""Tuners side by side on problems, from runs that are kept; those that are missing are made first.
+"""Tuners side by side on problems, from the record's runs and kept ones; those that are missing are made first.
 
     python -m scripts.bench.tuner.compare --methods bayes,tpe --seeds 6 --budget 60 --only-kinds categories
     python -m scripts.bench.tuner.compare --ours trial=../another/checkout --against bayes,tpe
@@ -18,8 +18,9 @@ from pathlib import Path
 from scripts.bench.common.harness import WORK, columns
 from scripts.bench.tuner.methods import OURS, RANDOM, TPE, Method, methods, ours
 from scripts.bench.tuner.problems import is_held_out, names, problem
+from scripts.bench.tuner.record import RECORD, Record
 from scripts.bench.tuner.report import Cells, classes, groups_of, medians, standings, values_of
-from scripts.bench.tuner.runs import Key, Run, Runs
+from scripts.bench.tuner.runs import Key, Run, Runs, fingerprint
 from scripts.bench.tuner.stats import FIRST_BUDGET, ground
 from scripts.bench.tuner.tuners.face import BUDGETS, MODES, ROUNDS
 
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.held_out:
         note_look(f"{asked.mode}, {asked.budget} trials, {asked.seeds} seeds: {', '.join(tuners)}")
     keys = [Key(p, t, asked.mode, s, asked.budget) for s in range(asked.seeds) for t in tuners for p in chosen]
-    runs = runs_of(keys, known, asked.kept, make=not asked.no_runs)
+    record = None if asked.held_out else open_record()
+    runs = runs_of(keys, known, asked.kept, make=not asked.no_runs, record=record)
     show(runs, asked.mode, asked.budget, tuners, asked.against, markdown=asked.markdown)
     return 0
 
@@ -91,12 +93,21 @@ def choose(
     ]
 
 
-def runs_of(keys: Sequence[Key], known: dict[str, Method], folder: Path, *, make: bool = True) -> list[Run]:
-    """Return the runs that are kept, after those that were missing were made."""
+def runs_of(
+    keys: Sequence[Key], known: dict[str, Method], folder: Path, *, make: bool = True, record: Record | None = None
+) -> list[Run]:
+    """Return the runs of the record and those that are kept, after those that were missing were made."""
+    found = {key: run for key in keys if record and (run := record.find(key))}
+    missing = [key for key in keys if key not in found]
     with Runs(folder, known) as runs:
-        if make:
-            return runs.kept.fill(keys)
-        return [run for key in keys if (run := runs.kept.find(key)) is not None]
+        made = runs.kept.fill(missing) if make else [run for key in missing if (run := runs.kept.find(key))]
+    found |= {run.key: run for run in made}
+    return [found[key] for key in keys if key in found]
+
+
+def open_record() -> Record:
+    """Return the repository's record of runs on the problems for development."""
+    return Record(RECORD, {name: method.version for name, method in methods().items()}, fingerprint)
 
 
 def note_look(what: str) -> None:

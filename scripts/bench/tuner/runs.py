@@ -44,7 +44,7 @@ class Run:
 
     key: Key
     best: dict[int, float]
-    seconds: float  # CPU
+    seconds: float  # CPU; NaN where nobody knows
 
 
 class Runs:
@@ -67,7 +67,7 @@ class Runs:
 
     def _stamp(self, key: Key) -> str:
         """Return what a kept run must have been made with."""
-        return f"{_fingerprint(key.problem)} {self._known[key.method].version}"
+        return f"{fingerprint(key.problem)} {self._known[key.method].version}"
 
     def _make(self, key: Key) -> dict[str, Any]:
         asked = problem(key.problem)
@@ -142,5 +142,6 @@ def _read(key: Key, raw: Mapping[str, Any]) -> Run | None:
 
 
 @cache
-def _fingerprint(name: str) -> str:
+def fingerprint(name: str) -> str:
+    """Return the digest of a problem."""
     return problem(name).fingerprint()

@@ -110,10 +110,15 @@ def gather(found: Iterable[tuple[str, str, int, Mapping[int, float]]]) -> dict[s
 
 
 def ground(values: Mapping[str, Values], optima: Mapping[str, float | None], budget: int, random: str) -> Ground:
-    """Return the regrets after a budget; problems that random search solves in half of its runs tell nothing."""
+    """Return the regrets after a budget.
+
+    Problems tell nothing that random search solves in half of its runs, or on which it did not run.
+    """
     regrets: dict[str, dict[str, Seeds]] = {}
     scales: dict[str, float] = {}
     for name, found in values.items():
+        if FIRST_BUDGET not in found.get(random, {}):
+            continue
         best = best_known(found, optima[name])
         scale = statistics.median(value - best for value in found[random][FIRST_BUDGET].values())
         if scale > 0:
@@ -191,6 +196,18 @@ def leave_out_rare(found: Ground) -> Ground:
     """Return what is of the tuners that ran on half of the problems, at least: of the others nothing can be said."""
     ran = {tuner: sum(tuner in regrets for regrets in found.regrets.values()) for tuner in found.tuners}
     return found.of([tuner for tuner, problems in ran.items() if 2 * problems >= len(found.regrets)])
+
+
+def leave_out_unfinished(found: Ground) -> Ground:
+    """Return what is of the seeds that a tuner ran on all of its problems: the next seed may have begun."""
+    whole = {t: set.intersection(*(set(of[t]) for of in found.regrets.values() if t in of)) for t in found.tuners}
+    return Ground(
+        {
+            name: {t: {seed: seeds[seed] for seed in seeds if seed in whole[t]} for t, seeds in of.items() if whole[t]}
+            for name, of in found.regrets.items()
+        },
+        found.scales,
+    )
 
 
 def whole(found: Ground, seeds: int) -> Ground:
