@@ -15,6 +15,7 @@ import numpy as np
 
 from nnlib.cpu.products import has_amx, obstacle
 from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processor import name_processor
 from scripts.bench.quality.training import METRIC, QUICK, Sizes, Trainings, interval
 
 BENCH = "precision"
@@ -41,4 +42,4 @@ class Precision(Bench[Sizes]):
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, Precision, Sizes(seeds=SEEDS), QUICK))
+    sys.exit(main(f"{BENCH}-{name_processor()}", Precision, Sizes(seeds=SEEDS), QUICK))
