@@ -15,6 +15,7 @@ import pytest
 from docs._generate.performance import benchmarks
 from nnlib.cpu.products import has_amx, obstacle
 from regiondag.bake.image import ImageWishes, image_path
+from scripts.bench.arm import EMULATION
 from scripts.bench.common.environments import IMAGES_FOLDER, IMPLICIT_FOLDER, OPTUNA_FOLDER, TORCH_FOLDER
 from scripts.bench.common.processes import REPOSITORY
 from scripts.bench.tuner.problems import yahpo
@@ -43,6 +44,10 @@ def lacks_image() -> str:
     return "" if image_path(ImageWishes()).is_dir() else "no image in the cache: regiondag bake image"
 
 
+def lacks_arm64() -> str:
+    return "" if EMULATION.exists() else "this host runs no programs of arm64: apt-get install qemu-user-static"
+
+
 def lacks_bf16() -> str:
     return lacks(TORCH_FOLDER)() or (obstacle() if has_amx() else "")
 
@@ -65,6 +70,7 @@ RUNS = [
     pytest.param("recommend", lacks(IMPLICIT_FOLDER), id="recommend"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
+    pytest.param("arm", lacks_arm64, id="arm"),
     pytest.param("environment", str, id="environment"),
     pytest.param("python_bundle", str, id="python_bundle"),
     pytest.param("first_hour --only look", why_not, id="first_hour"),
