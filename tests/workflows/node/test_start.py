@@ -178,11 +178,11 @@ def test_modules_that_wait_are_the_real_ones_when_they_are_asked(tmp_path):
 
 def test_numpy_is_the_same_behind_what_waits(tmp_path):
     body = "import numpy as np, inspect, typing; "
-    body += "print(np.random.default_rng(1).integers(9), inspect.signature(np.concatenate) is not None, "
+    body += "print(np.random.default_rng(1).integers(9), "
     body += "np.sort([2, 1]).tolist(), 'axis' in str(inspect.signature(np.sort)), type(typing).__name__, "
     body += "len(np.random.SeedSequence().entropy.to_bytes(32)), np.array.__doc__ is not None); return 0"
     done = call(pack(tmp_path, body))
-    assert (done.stderr, done.stdout) == ("", "4 True [1, 2] True module 32 True\n")
+    assert (done.stderr, done.stdout) == ("", "4 [1, 2] True module 32 True\n")
 
 
 def test_the_environment_is_that_of_python_as_ever(tmp_path):
