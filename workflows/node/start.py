@@ -93,7 +93,12 @@ class _LateTyping(_Late):
 
 
 class _LateInspect(_Late):
-    """Answers NumPy, which while it is imported asks for hundreds of texts that only people read."""
+    """Answers NumPy, which while it is imported asks for hundreds of texts that only people read, and `dataclasses`."""
+
+    def get_annotations(self, of: object, **more: object) -> Any:
+        """Return a class's annotations, for which `dataclasses` asks here since Python 3.13."""
+        own = vars(of).get("__annotations__", {}) if isinstance(of, type) and not more else None
+        return dict(own) if isinstance(own, dict) else super().__getattr__("get_annotations")(of, **more)
 
     def cleandoc(self, text: str) -> Any:
         """Return a text as it stands in a source; to others as it is read."""

@@ -16,7 +16,7 @@ from tests.workflows.played import play_job
 # Each takes a millisecond or more of fifty, and most other ways to write what it is for are as short.
 DEAR = frozenset({"_hashlib", "ast", "bz2", "inspect", "ipaddress", "lzma", "random", "subprocess", "typing"})
 OWN_OF_PRE, OWN_OF_POST = 45, 50  # modules of ours, at most: those with dataclasses cost the most
-REST = 60  # modules of Python's, at most, that are not built into it
+REST = 66  # modules of Python's, at most, that are not built into it: 3.13 has more of them than 3.11
 
 
 @pytest.fixture
