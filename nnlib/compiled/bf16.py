@@ -29,6 +29,7 @@ from nnlib.compiled.vectors import (
     repeat,
     row_address,
     store,
+    turned,
 )
 
 Bits = NDArray[Any]
@@ -126,18 +127,8 @@ def _zip() -> Callable[..., None]:
 
 def _transpose() -> Callable[..., None]:
     def write(builder: Builder, source: Value, apart: Value, target: Value, *_: Value) -> None:
-        found = [_load(builder, builder.add(source, builder.mul(apart, LONG(n))), WORDS) for n in range(LANES)]
-        size = LANES // 2
-        while size:  # blocks of so many rows and lanes change places
-            lanes = [lane if not lane & size else LANES + lane - size for lane in range(LANES)]
-            low = ir.Constant(WORDS, lanes)
-            high = ir.Constant(WORDS, [lane + size for lane in lanes])
-            for n in (n for n in range(LANES) if not n & size):
-                one, other = found[n], found[n + size]
-                found[n] = builder.shuffle_vector(one, other, low)
-                found[n + size] = builder.shuffle_vector(one, other, high)
-            size //= 2
-        for n, words in enumerate(found):
+        rows = [_load(builder, builder.add(source, builder.mul(apart, LONG(n))), WORDS) for n in range(LANES)]
+        for n, words in enumerate(turned(builder, rows)):
             store(builder, words, builder.add(target, LONG(4 * WIDTH * n)))
 
     return emit(write)

@@ -6,12 +6,11 @@ registers of this machine; no sum depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from nnlib.compiled.compiler import compile_within, emit, has, ir
+from nnlib.compiled.compiler import compile_within, emit, has
 from nnlib.compiled.vectors import (
     FLOAT,
-    INT,
     LANES,
     LONG,
     MASKED,
@@ -28,6 +27,7 @@ from nnlib.compiled.vectors import (
     repeat,
     row_address,
     store,
+    turned,
 )
 
 NARROW = has("avx2") and not has("avx512f")  # 16 registers, else 32
@@ -106,22 +106,6 @@ def cut(places: int) -> list[int]:
     return [sum(halves[n : n + 2]) for n in range(0, count, 2)]
 
 
-def _turned(builder: Builder, vectors: Sequence[Value]) -> list[Value]:
-    """Return vectors of which each has a lane of all of these; those that are missing are 0."""
-    found, kind = [*vectors, *[NOTHING] * (LANES - len(vectors))], ir.VectorType(INT, LANES)
-    size = LANES // 2
-    while size:
-        low = [lane + LANES - size if lane & size else lane for lane in range(LANES)]
-        high = [lane + LANES if lane & size else lane + size for lane in range(LANES)]
-        for n in (n for n in range(LANES) if not n & size):
-            pair = found[n], found[n + size]
-            found[n], found[n + size] = (
-                builder.shuffle_vector(*pair, ir.Constant(kind, lanes)) for lanes in (low, high)
-            )
-        size //= 2
-    return found
-
-
 def _across(places: int, *, added: bool) -> Callable[..., None]:
     def write(builder: Builder, x: Value, base: Value, count: Value, w: Value, z: Value, pitch: Value) -> None:
         def step(k: Value, totals: list[Value]) -> list[Value]:
@@ -144,7 +128,7 @@ def _across(places: int, *, added: bool) -> Callable[..., None]:
                 store(builder, builder.fadd(load(builder, address), total), address)
         else:
             for n in range(BOTH):
-                for row, vector in enumerate(_turned(builder, totals[n::BOTH])):
+                for row, vector in enumerate(turned(builder, totals[n::BOTH])):
                     store(builder, vector, row_address(builder, z, n * LANES + row, pitch))
 
     return emit(write)
@@ -153,7 +137,7 @@ def _across(places: int, *, added: bool) -> Callable[..., None]:
 def _turn() -> Callable[..., None]:
     def write(builder: Builder, source: Value, pitch: Value, target: Value, target_pitch: Value, *_: Value) -> None:
         rows = [load(builder, row_address(builder, source, n, pitch)) for n in range(LANES)]
-        for n, row in enumerate(_turned(builder, rows)):
+        for n, row in enumerate(turned(builder, rows)):
             store(builder, row, row_address(builder, target, n, target_pitch))
 
     return emit(write)

@@ -114,6 +114,22 @@ def add_lanes(builder: Builder, vectors: Sequence[Value]) -> list[Value]:
     return found
 
 
+def turned(builder: Builder, vectors: Sequence[Value]) -> list[Value]:
+    """Return vectors of which each has a lane of all of these; those that are missing are 0."""
+    found, kind = [*vectors, *[NOTHING] * (LANES - len(vectors))], ir.VectorType(INT, LANES)
+    size = LANES // 2
+    while size:
+        low = [lane + LANES - size if lane & size else lane for lane in range(LANES)]
+        high = [lane + LANES if lane & size else lane + size for lane in range(LANES)]
+        for n in (n for n in range(LANES) if not n & size):
+            pair = found[n], found[n + size]
+            found[n], found[n + size] = (
+                builder.shuffle_vector(*pair, ir.Constant(kind, lanes)) for lanes in (low, high)
+            )
+        size //= 2
+    return found
+
+
 def order_of(count: int) -> tuple[int, ...]:
     """Return where the sums of so many vectors stand in what `add_lanes` gives: as they come, if there are enough."""
     owners = [[number] for number in range(count)]
