@@ -11,13 +11,11 @@ from nnlib.data.file import SetSummary
 from nnlib.errors import NnlibError
 from nnlib.inspection.costs import Entries, Step, count_costs
 from nnlib.inspection.scaling import COUNTS, MACHINES, Work, predict_efficiency, work_of
-from nnlib.inspection.shapes import has_maps
+from nnlib.inspection.shapes import fit_sets, has_maps
 from nnlib.model.network import Network, is_lazy
 from nnlib.optim.rules import RULES
 from nnlib.shards.plan import EXAMPLES, ITEMS, WHOLE, plan_of, why_whole
 from nnlib.shards.tree import SHARDS
-from nnlib.spec.network import SpecError
-from nnlib.spec.sizes import fit_data, resolve_sizes
 from nnlib.spec.types import LayerKind, NetworkSpec
 from nnlib.util.columns import Narrow, format_fitted
 from nnlib.util.memory import show_bytes
@@ -80,23 +78,16 @@ def predict_from(spec: NetworkSpec, settings: TrainSettings, sets: Sequence[SetS
 
     None where nothing is cut, or where the network does not fit the data.
     """
-    known, layers, entries = {one.name: one for one in sets}, [], {}
+    known, entries = {one.name: one for one in sets}, {}
     for n, layer in enumerate(spec.layers):
         found = known.get(layer.data_set)
-        if found is None:
-            layers.append(layer)
-            continue
-        sparse = "sparse" in found.kind
-        layers.append(fit_data(layer, found.width, found.dimensions, sparse))
-        if layer.kind is LayerKind.INPUT and sparse:
+        if found is not None and layer.kind is LayerKind.INPUT and "sparse" in found.kind:
             count = settings.batch * found.nonzeros / max(found.examples, 1)
             entries[n] = Entries(count, min(float(found.width), count / REPEATED))
+    resolved = fit_sets(spec, sets)
     try:
-        resolved = resolve_sizes(replace(spec, layers=tuple(layers)), "")
-        if any(layer.units is None for layer in resolved.layers):
-            return None
-        return predict_work(resolved, settings, settings.batch, entries)
-    except (NnlibError, SpecError):  # it does not fit, or there is nothing to cut
+        return predict_work(resolved, settings, settings.batch, entries) if resolved else None
+    except NnlibError:  # there is nothing to cut
         return None
 
 

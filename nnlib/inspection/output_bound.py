@@ -7,21 +7,17 @@ can be in it were. Names of items are left to who knows the data files, from whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from nnlib.contract import Recipe
 from nnlib.data.file import SetSummary
-from nnlib.errors import NnlibError
 from nnlib.families.days import SEASON
 from nnlib.families.family import Size, Value
 from nnlib.families.legal import complete_recipe
-from nnlib.inspection.shapes import count_weights
+from nnlib.inspection.shapes import count_weights, fit_sets
 from nnlib.model.network import bias_count, norm_count
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.optim.rules import RULES
-from nnlib.spec.network import SpecError
-from nnlib.spec.sizes import fit_data, resolve_sizes
-from nnlib.spec.types import LayerKind, NetworkSpec
+from nnlib.spec.types import NetworkSpec
 
 WORD = 4  # bytes of a float32
 FILE = 1 << 20  # attributes, and what NetCDF itself takes
@@ -58,16 +54,8 @@ def bound_network(spec: NetworkSpec, sets: Sequence[SetSummary]) -> tuple[int, i
 
     A checkpoint has the weights, those of the best epoch, their average over updates, and the optimizer's states.
     """
-    known = {one.name: one for one in sets}
-    layers = []
-    for layer in spec.layers:
-        found = known.get(layer.data_set) if layer.kind is not LayerKind.HIDDEN else None
-        layers.append(fit_data(layer, found.width, found.dimensions, "sparse" in found.kind) if found else layer)
-    try:
-        resolved = resolve_sizes(replace(spec, layers=tuple(layers)), "network")
-    except (SpecError, NnlibError):
-        return None
-    if any(layer.units is None for layer in resolved.layers):
+    resolved = fit_sets(spec, sets)
+    if resolved is None:
         return None
     numbers = sum(count_weights(resolved, edge) for edge in resolved.edges if edge.owner == edge.number)
     numbers += sum(bias_count(resolved, edge) for edge in resolved.edges)

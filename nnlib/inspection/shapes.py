@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
+from nnlib.data.file import SetSummary
 from nnlib.model.network import bias_count, is_sparse_input, norm_count, weight_shape
 from nnlib.spec.geometry import has_kernel, is_computed, maps_of
+from nnlib.spec.network import SpecError
+from nnlib.spec.sizes import fit_data, resolve_sizes
 from nnlib.spec.types import Activation, Edge, Layer, LayerKind, LayerType, NetworkSpec
 from nnlib.util.columns import Narrow, fold_text, format_fitted
 
 HEADINGS = ("layer", "computed as", "from", "N", "parameters", "MFLOP")
 NARROW = Narrow(drop=("from",), fold={"layer": 8, "computed as": 12})
+
+
+def fit_sets(spec: NetworkSpec, sets: Sequence[SetSummary]) -> NetworkSpec | None:
+    """Return a network with the sizes of its data sets and of what is computed of them; None where it does not fit.
+
+    None as well where a data set is missing that a layer has its size of.
+    """
+    known, layers = {one.name: one for one in sets}, []
+    for layer in spec.layers:
+        found = known.get(layer.data_set) if layer.kind is not LayerKind.HIDDEN else None
+        layers.append(fit_data(layer, found.width, found.dimensions, "sparse" in found.kind) if found else layer)
+    try:
+        resolved = resolve_sizes(replace(spec, layers=tuple(layers)), "")
+    except SpecError:
+        return None
+    return None if any(layer.units is None for layer in resolved.layers) else resolved
 
 
 def has_maps(spec: NetworkSpec) -> bool:
