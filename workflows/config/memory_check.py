@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nnlib.data.file import DataSummary
@@ -58,11 +58,13 @@ def _searching(regions: Sequence[Region]) -> Iterator[Region]:
 
 
 def _size_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Size:
-    """Return the size of what a region's families are fitted on; files of several imports may share all items."""
-    sets = [
-        next((one for one in summaries[file].sets if "sparse" in one.kind), summaries[file].sets[0])
-        for file in region.learned_from
-    ]
+    """Return the size of what a region's families are fitted on."""
+    return size_of(summaries[file] for file in region.learned_from)
+
+
+def size_of(summaries: Iterable[DataSummary]) -> Size:
+    """Return the size of some files together for families; those of several imports may share all items."""
+    sets = [next((one for one in summary.sets if "sparse" in one.kind), summary.sets[0]) for summary in summaries]
     return Size(sum(one.examples for one in sets), max(one.width for one in sets), sum(one.nonzeros for one in sets))
 
 

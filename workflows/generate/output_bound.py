@@ -15,10 +15,9 @@ from typing import Any
 from nnlib.contract import LONGEST_RESULT, Recipe, scored_metrics
 from nnlib.data.file import DataSummary, SetSummary
 from nnlib.epoch_log import LONGEST_LOG
-from nnlib.families.family import Size
 from nnlib.inspection.output_bound import bound_network, bound_recipe
 from nnlib.spec.network import SpecError, parse_network, read_json, substitute
-from regiondag.config.memory_check import largest_point
+from regiondag.config.memory_check import largest_point, size_of
 from regiondag.study.families import FAMILY, NETWORK, POPULARITY, PROGRAM, recipe_at
 from regiondag.study.model import Config, JobRequest, Region
 from regiondag.study.space import Choice, Point, largest_value
@@ -44,8 +43,7 @@ def bound_region(
     """
     if not data or not trainer_of(region).of_data_sets:
         return None
-    sets = [_main_set(one) for one in data.values()]
-    whole = Size(sum(one.examples for one in sets), max(one.width for one in sets), sum(one.nonzeros for one in sets))
+    whole = size_of(data.values())
     recipes = [*_recipes(region, [*region.first, *first]), *office]
     bounds = [bound_recipe(one, whole) for one in recipes if one.family not in (NETWORK, PROGRAM)]
     models: list[int | None] = [bound_recipe(Recipe(POPULARITY), whole), *bounds]  # the floor; a blend has all others
@@ -74,9 +72,10 @@ class Bounds:
         first: Sequence[Point],
         office: Iterable[Recipe | None],
     ) -> Region:
-        """Return a region with its bound; `merged` are files that were made of those of other regions.
+        """Return a region whose jobs may bring so much, or what they ask of the disk, unless study.yaml says it.
 
-        One that is served learns from what that learns from which serves it, and comes after it.
+        `merged` are files that were made of those of other regions. A region that is served learns from what that
+        learns from which serves it, and comes after it.
         """
         data = merged or {file: self.summaries[file] for file in region.data.values() if file in self.summaries}
         if region.served_by:
@@ -85,11 +84,7 @@ class Bounds:
             self.found[region.slug] = None
         else:
             self.found[region.slug] = bound_region(region, data, first, filter(None, office))
-        return self.apply(region)
-
-    def apply(self, region: Region) -> Region:
-        """Return a region whose jobs may bring so much, or what they ask of the disk, unless study.yaml says it."""
-        most = self.found.get(region.slug)
+        most = self.found[region.slug]
         if most is None:
             return region
         return replace(region, job=_bounded(region.job, most), final=region.final and _bounded(region.final, most))
@@ -145,11 +140,6 @@ def _only_widens(raw: Any, shaping: Sequence[str], key: str = "") -> bool:
     if isinstance(raw, list):
         return all(_only_widens(value, shaping, key) for value in raw)
     return not (isinstance(raw, str) and raw.removeprefix("$") in shaping and raw.startswith("$")) or key in UNITS
-
-
-def _main_set(summary: DataSummary) -> SetSummary:
-    """Return the data set that families learn from, or else the first one."""
-    return next((one for one in summary.sets if "sparse" in one.kind), summary.sets[0])
 
 
 def _unite(summaries: Iterable[DataSummary]) -> list[SetSummary]:

@@ -152,15 +152,17 @@ class _Writer:
         if items is not None:
             self._copy(items, self.part.items)
         regions = self.plan.config.regions
+        bound = []
         for done, region in enumerate(regions):
             progress(done, len(regions))
-            self._write_region(region, done)
-        self.plan = build_plan(replace(self.plan.config, regions=tuple(map(self.bounds.apply, regions))))
+            bound.append(self._write_region(region, done))
+        self.plan = build_plan(replace(self.plan.config, regions=tuple(bound)))
         self._render()
         progress(len(regions), len(regions))
         _write_json(self.part.manifest, self._manifest())
 
-    def _write_region(self, region: Region, position: int) -> None:
+    def _write_region(self, region: Region, position: int) -> Region:
+        """Write what one region has of its own, and return it with what its jobs may bring back."""
         folder = self.part.region(region.slug)
         (folder.path / "trials").mkdir(parents=True)
         trainer = trainer_of(region)
@@ -202,6 +204,7 @@ class _Writer:
         self._note(self._inside(folder.spec))
         if region.slug in self.earlier:
             folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")
+        return region
 
     def _own_recipes(self, region: Region, common: Recipe | None) -> dict[str, Recipe]:
         """Return the recipes that are in office in single regions that `region` serves.
