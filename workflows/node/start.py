@@ -127,29 +127,10 @@ class _LateHashlib(_Late):
         return super().__getattr__("file_digest")(file, name, **more)
 
 
-class _LateSecrets(_Late):
-    """Has what NumPy's own generator begins with, which nobody draws from."""
-
-    def randbits(self, k: int) -> int:
-        """Return a number of `k` random bits, as `random.SystemRandom` makes it."""
-        size = (k + 7) // 8
-        return int.from_bytes(os.urandom(size), "big") >> (8 * size - k)
-
-
-class _LateQuoting(_Late):
-    """Lets `pathlib` take what makes URLs of paths."""
-
-    def quote_from_bytes(self, *words: Any, **more: Any) -> Any:
-        """Return bytes with the signs of URLs."""
-        return super().__getattr__("quote_from_bytes")(*words, **more)
-
-
 LATE_IN_PART = {
     "hashlib": _LateHashlib,
     "inspect": _LateInspect,
-    "secrets": _LateSecrets,
     "typing": _LateTyping,
-    "urllib.parse": _LateQuoting,
 }
 
 
