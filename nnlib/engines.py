@@ -73,6 +73,10 @@ class Evaluator(Protocol):
     def network(self) -> Network:
         """The network, its parameters in this machine's memory."""
 
+    @property
+    def at_once(self) -> int:
+        """How many examples it is best asked about at a time."""
+
     def mean_loss(self, examples: Examples) -> float:
         """Return the error function averaged over the examples, without dropout and denoising; DivergedError."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nnlib.compiled import select
 from nnlib.contract import TrainSettings
-from nnlib.cpu.by_examples import ExamplesEngine
+from nnlib.cpu.by_examples import ExamplesEngine, by_shards
 from nnlib.cpu.engine import CpuEngine
 from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.cpu.products import choose_precision
@@ -54,11 +54,16 @@ class Cpu:
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:
         """See `engines.Backend`."""
         cut = self._cut if self._cut is not None and self._cut.spec == network.spec else None
-        return CpuEvaluator(network, self.each, split, cut)
+        return self._evaluator(network, split, cut, ALONE)
 
     def part_evaluator(self, network: Network, cut: Cut, together: Collectives) -> Evaluator:
         """See `engines.LocalBackend`."""
-        return CpuEvaluator(network, self.each, True, cut, together)
+        return self._evaluator(network, True, cut, together)
+
+    def _evaluator(self, network: Network, split: bool, cut: Cut | None, together: Collectives) -> Evaluator:
+        if cut is not None and cut.plan.kind == EXAMPLES:
+            return by_shards(network, self.each, split, together)
+        return CpuEvaluator(network, self.each, split, cut, together)
 
     def join(self, host: Collectives) -> Collectives:
         """See `engines.LocalBackend`; processors need nothing else."""

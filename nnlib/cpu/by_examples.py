@@ -15,14 +15,17 @@ from typing import Any
 from nnlib.contract import TrainSettings
 from nnlib.cpu.backward import backward
 from nnlib.cpu.engine import CpuEngine
+from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.cpu.forward import Values
 from nnlib.cpu.optimizer import limit_weights
 from nnlib.cpu.shard_gradients import ShardGradients, Summed, lay_out
+from nnlib.engines import Evaluator
 from nnlib.model.batches import Batch, batch_of, part_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
 from nnlib.shards.collectives import ALONE, Collectives
 from nnlib.shards.cut import Cut
+from nnlib.shards.evaluator import ShardsEvaluator
 from nnlib.shards.tree import SHARDS, Tree
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
@@ -90,7 +93,16 @@ class ExamplesEngine(CpuEngine):
         for error, values in found.values():
             self._look_at(error, values)
 
+    def evaluator(self) -> Evaluator:
+        """See `engines.Engine`."""
+        return by_shards(self._network, self._each, False, self._together)
+
     def _room(self, place: int) -> ShardGradients:
         if place == len(self._memory):
             self._memory.append(ShardGradients(self._network, self._places))
         return self._memory[place]
+
+
+def by_shards(network: Network, each: Each, split: bool, together: Collectives) -> Evaluator:
+    """Return what asks a network about shards of examples; `split`: see `engines.Backend.evaluator`."""
+    return ShardsEvaluator(CpuEvaluator(network, each, split), network.spec, network.dtype, each, together)

@@ -35,6 +35,8 @@ class CpuEvaluator:
     all get the same answers, about all units by their numbers in the whole network.
     """
 
+    at_once = BATCH
+
     def __init__(
         self,
         network: Network,
@@ -49,14 +51,19 @@ class CpuEvaluator:
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
+        return mean_error(self.total_loss(examples, 0, examples.count), examples.count)
+
+    def total_loss(self, examples: Examples, low: int, high: int) -> float:
+        """Return the error function summed over the examples from `low` to `high`."""
         network, errors = self.network, Errors(self._together)
         forward = Forward(network, self._each, FLOAT32, self._cut, self._together)
-        for low, high in batches_of(examples.count, min(BATCH, self._at_once)):
-            batch = self._part(batch_of(network.spec, examples, np.arange(low, high), network.dtype))
+        for first, last in batches_of(high - low, min(BATCH, self._at_once)):
+            rows = np.arange(low + first, low + last)
+            batch = self._part(batch_of(network.spec, examples, rows, network.dtype))
             with np.errstate(all="ignore"):
                 values = forward.run(batch.inputs, wanted=())
                 errors.add(sum_errors(forward, values, batch.targets), values.errors)
-        return mean_error(errors.total(), examples.count)
+        return errors.total()
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `engines.Evaluator`."""

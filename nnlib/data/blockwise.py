@@ -21,19 +21,25 @@ MOST_OUTPUTS = 1 << 24  # or fewer, so that a block of outputs has no more numbe
 WINDOW = 16  # blocks under way at a time
 
 
-def choose_block_size(width: int) -> int:
-    """Return how many examples of so many outputs are computed at a time."""
-    return max(1, min(BATCH, MOST_OUTPUTS // width))
+def choose_block_size(width: int, most: int = 0) -> int:
+    """Return how many examples of so many outputs are computed at a time, `most` of them, 0: BATCH."""
+    return max(1, min(most or BATCH, MOST_OUTPUTS // width))
 
 
 def run_in_order(
-    function: Callable[[Longs], T], count: int, width: int, each: Each = map_in_turn, watch: Watch | None = None
+    function: Callable[[Longs], T],
+    count: int,
+    width: int,
+    each: Each = map_in_turn,
+    watch: Watch | None = None,
+    at_once: int = 0,
 ) -> Iterator[T]:
     """Yield function(numbers of examples) for blocks of `count` examples, some blocks at a time, in their order.
 
+    A block has `at_once` examples, 0: as many as `choose_block_size` says of the width.
     `watch` is called with how many examples each block has.
     """
-    size = choose_block_size(width)
+    size = at_once or choose_block_size(width)
 
     def block(low: int) -> T:
         return function(np.arange(low, min(low + size, count)))

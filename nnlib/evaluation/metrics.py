@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.blockwise import Lookup, Watch, collect, run_in_order
+from nnlib.data.blockwise import Lookup, Watch, choose_block_size, collect, run_in_order
 from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
@@ -78,10 +78,12 @@ def measure_examples(
     each: Each = map_in_turn,
     excluded: Lookup | None = None,
     watch: Watch | None = None,
+    at_once: int = 0,
 ) -> dict[str, NDArray[np.float64]]:
     """Return every metric of every example that has a target, in the order of the examples.
 
-    What is owned has no rank, nor has what `excluded` gives for an example.
+    What is owned has no rank, nor has what `excluded` gives for an example. `at_once` is how many examples `rank` is
+    best asked about, see `engines.Evaluator`; where inputs or outputs are wide, there are fewer.
     """
     ks = sorted(set(ks))
 
@@ -95,7 +97,9 @@ def measure_examples(
         return dict(values_at(hits, np.diff(wanted.indptr), ks))
 
     width = part.examples.sets[part.output].width
-    return collect(run_in_order(block, part.examples.count, width, each, watch))
+    widest = max(data_set.width for data_set in part.examples.sets.values())
+    size = max(choose_block_size(width), choose_block_size(widest, at_once))
+    return collect(run_in_order(block, part.examples.count, width, each, watch, size))
 
 
 def popularity_scorer(targets: DataSet, each: Each = map_in_turn) -> Scorer:

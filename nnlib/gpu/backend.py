@@ -19,7 +19,7 @@ from nnlib.gpu.rates import measure_rates
 from nnlib.gpu.reach import require_reach
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
-from nnlib.gpu.shards.by_examples import ExamplesEngine
+from nnlib.gpu.shards.by_examples import ExamplesEngine, by_shards
 from nnlib.gpu.shards.nccl import connect
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
@@ -84,8 +84,9 @@ class Gpu:
         return self._evaluator(network, cut, together)
 
     def _evaluator(self, network: Network, cut: Cut | None, together: Collectives) -> Evaluator:
-        if cut is not None and cut.plan.kind == EXAMPLES:  # every rank has all of the network, and answers alone
-            cut, together = None, ALONE
+        if cut is not None and cut.plan.kind == EXAMPLES:  # every rank has all of the network
+            session = Session(self._runtime, _single(network), count_asked(network.spec), cut=None, together=ALONE)
+            return by_shards(GpuEvaluator(session, self._threads), network.spec, together)
         session = Session(self._runtime, _single(network), count_asked(network.spec), cut=cut, together=together)
         return GpuEvaluator(session, self._threads)
 

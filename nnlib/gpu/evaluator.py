@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
 from nnlib.errors import NotFiniteError
 from nnlib.gpu.feed import prepare_ahead
@@ -34,6 +35,8 @@ MOST_RANKED = 1024  # items that the kernel `top` ranks
 class GpuEvaluator:
     """Several threads may ask; they prepare their batches at the same time and take turns on the GPU."""
 
+    at_once = BATCH
+
     def __init__(self, session: Session, threads: int) -> None:
         """Ask the network of a session; `threads` prepare batches."""
         self._session, self._runtime, self._threads = session, session.runtime, threads
@@ -52,6 +55,10 @@ class GpuEvaluator:
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
+        return mean_error(self.total_loss(examples, 0, examples.count), examples.count)
+
+    def total_loss(self, examples: Examples, low: int, high: int) -> float:
+        """Return the error function summed over the examples from `low` to `high`."""
         session, losses = self._session, self._session.losses
         packing = self._packing(examples)
 
@@ -62,17 +69,15 @@ class GpuEvaluator:
         with self._lock:
             self._runtime.upload(losses.status, np.zeros(4))
             self._runtime.clear(losses.by_shard)
-            places = [np.arange(low, high) for low, high in batches_of(examples.count, self._most)]
+            places = [low + np.arange(first, last) for first, last in batches_of(high - low, self._most)]
             prepared = prepare_ahead(lambda rows: packing.pack(examples, rows), places, self._threads)
             for words, rows in zip(prepared, places, strict=True):
                 session.run("loss", words, packing, len(rows), work)
             if session.cut is None:
-                total = float(self._runtime.download(losses.status)[ADDED])
-            else:
-                errors = Errors(session.exchange.together)
-                losses.add_to(errors, np.zeros(1, np.int64))
-                total = errors.total()
-        return mean_error(total, examples.count)
+                return float(self._runtime.download(losses.status)[ADDED])
+            errors = Errors(session.exchange.together)
+            losses.add_to(errors, np.zeros(1, np.int64))
+            return errors.total()
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `engines.Evaluator`."""

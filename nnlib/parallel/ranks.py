@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.contract import TrainSettings
+from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
 from nnlib.engines import Evaluator, Rates, StepFailure
 from nnlib.model.examples import Examples
@@ -23,7 +24,8 @@ from nnlib.parallel.records import of_plain, to_plain
 from nnlib.parallel.sharing import describe, share
 from nnlib.parallel.wire import NOTHING, Message
 from nnlib.shards.cut import Cut
-from nnlib.shards.plan import plan_of
+from nnlib.shards.evaluator import AT_ONCE
+from nnlib.shards.plan import EXAMPLES, plan_of
 from nnlib.shards.tree import shards_of
 from nnlib.util.arrays import Floats, Longs
 
@@ -62,6 +64,11 @@ class RanksBackend:
         self._given += 1
         self.crew.ask("evaluator", {"number": self._given} | _held(network), self._parts(network))
         return RanksEvaluator(self, lambda: network, self._given)
+
+    @property
+    def at_once(self) -> int:
+        """How many examples the ranks are best asked about at a time."""
+        return AT_ONCE if self._cuts and self._cuts[0].plan.kind == EXAMPLES else BATCH
 
     def choose_precision(self, wanted: str) -> str:
         """See `engines.Backend`."""
@@ -224,6 +231,11 @@ class RanksEvaluator:
     def network(self) -> Network:
         """See `engines.Evaluator`."""
         return self._network()
+
+    @property
+    def at_once(self) -> int:
+        """See `engines.Evaluator`."""
+        return self._backend.at_once
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""

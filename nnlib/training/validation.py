@@ -110,7 +110,7 @@ class Validator:
         def rank(examples: Examples, k: int, owned: Csr | None) -> Longs:
             return evaluator.top(examples, ranked.output, k, owned)[0]
 
-        return metrics.measure_examples(rank, ranked, ks, self.each)
+        return metrics.measure_examples(rank, ranked, ks, self.each, at_once=evaluator.at_once)
 
     @cached_property
     def _asked(self) -> NDArray[np.bool_]:

@@ -10,7 +10,9 @@ import pytest
 from nnlib.shards.cut import Cut
 from nnlib.shards.plan import plan_of
 from nnlib.shards.tree import shards_of
+from nnlib.spec.types import LayerType
 from scripts.bench.common import environments
+from scripts.bench.common.pictures import CIFAR, RESNET_50
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.cpu import turns
 from scripts.bench.level3 import __main__ as command
@@ -49,6 +51,15 @@ def test_saved_parts_are_put_together(tmp_path, kind):
     changed["weights0"] = changed["weights0"] + 1
     np.savez(tmp_path / "7.npz", **changed)
     assert digest_of(work, 8) not in found
+
+
+@pytest.mark.parametrize("kind", [CIFAR, RESNET_50])
+def test_networks_of_images_convolve(kind):
+    """Not the fully connected ones that other works have."""
+    work = replace(SMALL, kind=kind, side=32, parallel="examples")
+    network, examples = problem(work)
+    assert any(layer.type is LayerType.CONVOLUTIONAL for layer in network.spec.layers)
+    assert examples.count == work.batch * work.batches
 
 
 def test_a_team_counts_its_busiest_rank():

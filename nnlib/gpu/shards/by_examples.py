@@ -17,19 +17,25 @@ from typing import Any
 import numpy as np
 
 from nnlib.contract import TrainSettings
+from nnlib.engines import Evaluator
 from nnlib.gpu.engine import GpuEngine
+from nnlib.gpu.evaluator import GpuEvaluator
 from nnlib.gpu.feed import Words
 from nnlib.gpu.forward import DeviceBatch
 from nnlib.gpu.output import ShardLosses
 from nnlib.gpu.runtime import Array, Runtime, grid_of
 from nnlib.gpu.shards.exchange import Exchange
+from nnlib.gpu.shards.nccl import Nccl
 from nnlib.model.batches import Part
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
 from nnlib.shards.collectives import ALONE, Collectives
 from nnlib.shards.cut import Cut, Rows
+from nnlib.shards.evaluator import ShardsEvaluator
 from nnlib.shards.tree import SHARDS
+from nnlib.spec.types import NetworkSpec
 from nnlib.util.arrays import Floats, Longs
+from nnlib.util.threads import map_in_turn
 
 NOTHING: Words = np.zeros(0, np.int32)
 
@@ -82,6 +88,7 @@ class ExamplesEngine(GpuEngine):
         self._cut, self._exchange = cut, Exchange(runtime, together)
         self._gradient = self._session.parameters.gradient
         self._branches = Branches(runtime, self._gradient, len(together.own))
+        self._asked = by_shards(self._evaluator, network.spec, together)
 
     def _pack(self, examples: Examples, rows: Longs) -> Share:
         each = math.ceil(len(rows) / SHARDS)
@@ -113,6 +120,10 @@ class ExamplesEngine(GpuEngine):
         self._runtime.clear(self._gradient)
         self._branches.add(place)
 
+    def evaluator(self) -> Evaluator:
+        """See `engines.Engine`."""
+        return self._asked
+
     def states(self) -> Mapping[str, Floats]:
         """See `engines.Engine`: the own rows of each array, as `Cut.rows_of` has them."""
         whole = self._session.parameters.pull_states(self._whole)
@@ -138,3 +149,9 @@ class ExamplesEngine(GpuEngine):
         padded[: len(own)] = own
         every: Any = self._exchange.gather_here(padded)
         return np.asarray(every.reshape(-1, *own.shape[1:])[: rows.units])
+
+
+def by_shards(asked: GpuEvaluator, spec: NetworkSpec, together: Collectives) -> Evaluator:
+    """Return what asks a GPU about shards of examples, one after the other, and joins the answers of all GPUs."""
+    host = together.host if isinstance(together, Nccl) else together
+    return ShardsEvaluator(asked, spec, np.float32, map_in_turn, host)

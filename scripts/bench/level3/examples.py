@@ -1,7 +1,9 @@
-"""What eight shards of examples cost one rank: products of an eighth of the rows, and eight gradients.
+"""What eight shards of examples cost one rank, and how ranks share the work of a validation.
 
-`python -m scripts.bench.level3.examples`. Ours is `parallel: examples`, the peer `none`: the same network, in turn, in
-this process; medians of CPU time of a step of one thread.
+`python -m scripts.bench.level3.examples`. Ours is `parallel: examples`, the peer `none`. Of a step, which has products
+of an eighth of the rows, and eight gradients: the same network, in turn, in this process; medians of CPU time of one
+thread. Of a validation, the mean loss of all examples: the busiest of some processes, its CPU time without waiting,
+beside one process that asks about all examples at once.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +22,10 @@ from nnlib.engines import Engine
 from nnlib.util.threads import take_over_blas, workers
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.nnlib_side import problem_of
-from scripts.bench.common.workload import IMAGES, Work
+from scripts.bench.common.pictures import CIFAR
+from scripts.bench.common.workload import IMAGES, Work, widths
+from scripts.bench.level3.team import team
+from scripts.bench.level3.work import EVALUATE, EXAMPLES, NONE, Ranked
 
 BENCH = "level3_examples"
 UNITS = (784, 1024, 1024, 10)  # of images: the first and the last are theirs
@@ -28,14 +33,24 @@ UNITS = (784, 1024, 1024, 10)  # of images: the first and the last are theirs
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many steps of each, and the batches."""
+    """How many steps of each, and the batches; and the validations, of `batch` times `batches` examples."""
 
     rounds: int
     batches: tuple[int, ...]
+    validations: tuple[Ranked, ...]
+    validation_rounds: int
 
 
-QUICK = Sizes(3, (256,))
-FULL = Sizes(21, (256, 1024, 4096))
+QUICK = Sizes(3, (256,), (Ranked(kind=CIFAR, batch=16, batches=1, side=16, warm=1, parallel=EXAMPLES),), 2)
+FULL = Sizes(
+    *(21, (256, 1024, 4096)),
+    (
+        Ranked(kind=IMAGES, batch=1000, batches=10, warm=1, parallel=EXAMPLES),
+        Ranked(kind=CIFAR, batch=16, batches=8, warm=1, parallel=EXAMPLES),
+    ),
+    5,
+)
+RANKS = (1, 2, 4)
 
 
 class Shards(Bench[Sizes]):
@@ -50,8 +65,28 @@ class Shards(Bench[Sizes]):
                 ours, peer = self._seconds(batch)
             yield Row(name, 1e3 * ours, 1e3 * peer, "ms")
 
+    def validation(self) -> Iterator[Row]:
+        """Return what a rank does of a validation, and whether all numbers of ranks find the same loss."""
+        for work in self.sizes.validations:
+            losses = set()
+            for ranks in RANKS:
+                ours, peer, found = self._validate(work, ranks)
+                losses |= found
+                name = f"{_name(work)}: a validation, {ranks} ranks, CPU time of one (peer: a share of one's, whole)"
+                yield Row(name, ours, peer / ranks, "ms")
+            yield Row(f"{_name(work)}: losses of 1, 2 and 4 ranks that differ", len(losses) - 1, None, "", 0)
+
+    def _validate(self, work: Ranked, ranks: int) -> tuple[float, float, set[float]]:
+        """Return milliseconds of the busiest rank, and of one process that knows of no shards; and the losses."""
+        with team(work, ranks, self.area) as ours, team(replace(work, parallel=NONE), 1, self.area) as peer:
+            for turn in range(self.sizes.validation_rounds + 1):
+                for one in (ours, peer) if turn % 2 else (peer, ours):
+                    one.measure(EVALUATE)
+            losses = {answer["loss"] for answers in ours.rounds for answer in answers}
+            return statistics.median(ours.cpus[1:]), statistics.median(peer.cpus[1:]), losses
+
     def _seconds(self, batch: int) -> tuple[float, float]:
-        engines = [_engine(batch, parallel) for parallel in ("examples", "none")]
+        engines = [_engine(batch, parallel) for parallel in (EXAMPLES, NONE)]
         times: tuple[list[float], list[float]] = ([], [])
         for turn in range(self.sizes.rounds + 1):
             for n in (0, 1) if turn % 2 else (1, 0):
@@ -61,6 +96,12 @@ class Shards(Bench[Sizes]):
                 if turn:
                     times[n].append(time.process_time() - begun)
         return statistics.median(times[0]), statistics.median(times[1])
+
+
+def _name(work: Ranked) -> str:
+    """Return the network, and how many examples it is asked about."""
+    shape = "-".join(map(str, widths(work))) if work.kind == IMAGES else work.kind
+    return f"{shape}, {work.batch * work.batches:,} examples"
 
 
 def _engine(batch: int, parallel: str) -> Engine:

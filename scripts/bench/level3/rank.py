@@ -19,15 +19,17 @@ import numpy as np  # noqa: E402
 from nnlib.contract import TrainSettings  # noqa: E402
 from nnlib.devices import open_device  # noqa: E402
 from nnlib.engines import LocalBackend  # noqa: E402
-from nnlib.model.examples import Examples  # noqa: E402
+from nnlib.model.examples import Examples, examples_of  # noqa: E402
 from nnlib.model.network import Network  # noqa: E402
 from nnlib.parallel.host import Host  # noqa: E402
 from nnlib.shards.cut import Cut  # noqa: E402
 from nnlib.shards.plan import plan_of  # noqa: E402
 from nnlib.shards.tree import shards_of  # noqa: E402
 from scripts.bench.common import nnlib_side  # noqa: E402
+from scripts.bench.common.nnlib_pictures import picture_network  # noqa: E402
+from scripts.bench.common.pictures import PICTURES  # noqa: E402
 from scripts.bench.common.workload import STEP, serve, widths  # noqa: E402
-from scripts.bench.level3.work import SAVE, SPARSE, Ranked, read  # noqa: E402
+from scripts.bench.level3.work import EVALUATE, SAVE, SPARSE, Ranked, read  # noqa: E402
 from scripts.bench.wide.data import Wide  # noqa: E402
 from scripts.bench.wide.problem import problem_of  # noqa: E402
 
@@ -38,13 +40,17 @@ def main() -> None:
     with open_device(work.device, THREADS) as (backend, _):
         rank = Rank(work, backend)
         rank.run(work.warm)
-        serve({"loss": rank.loss()}, {STEP: rank.measure, SAVE: rank.save})
+        serve({"loss": rank.loss()}, {STEP: rank.measure, SAVE: rank.save, EVALUATE: rank.evaluate})
 
 
 def problem(work: Ranked) -> tuple[Network, Examples]:
     """Return the whole network, and all examples, alike on every rank."""
     if work.kind == SPARSE:
         return problem_of(Wide(work.items, hidden=work.hidden, batch=work.batch, batches=work.batches))
+    if work.kind in PICTURES:
+        data = nnlib_side.data_sets(work)
+        network = picture_network(work, data)
+        return network, examples_of(network.spec, data, "bench")
     return nnlib_side.problem_of(work, widths(work)[1:-1])
 
 
@@ -63,7 +69,7 @@ class Rank:
 
     def __init__(self, work: Ranked, backend: LocalBackend) -> None:
         network, examples = problem(work)
-        self._work, self._together = work, None
+        self._work, self._examples, self._together = work, examples, None
         if work.ranks == 1:
             self._engine = backend.engine(network, examples, settings_of(work))
         else:
@@ -96,6 +102,14 @@ class Rank:
         steps = self._work.steps
         times = {"wall": wall, "cpu": cpu - waited, "all_cpu": cpu}
         return {name: 1e3 * seconds / steps for name, seconds in times.items()} | {"sent": sent / steps}
+
+    def evaluate(self) -> Mapping[str, Any]:
+        """Return the mean loss of all examples, and the milliseconds that it took, as `measure` has them."""
+        (waited, _), wall, cpu = self._counts(), time.perf_counter(), time.process_time()
+        loss = self._engine.evaluator().mean_loss(self._examples)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        times = {"wall": wall, "cpu": cpu - (self._counts()[0] - waited), "all_cpu": cpu}
+        return {name: 1e3 * seconds for name, seconds in times.items()} | {"sent": 0.0, "loss": loss}
 
     def _counts(self) -> tuple[float, float]:
         """Return the seconds of processor time spent waiting, and the bytes of sums sent."""

@@ -35,9 +35,9 @@ class Team:
             rank.tell(command)
         return [rank.answer(ANSWER) for rank in self.ranks]
 
-    def measure(self) -> list[Answer]:
-        """Train for some steps; keep and return what each rank says."""
-        self.rounds.append(self.ask(STEP))
+    def measure(self, command: str = STEP) -> list[Answer]:
+        """Train for some steps, or do another command; keep and return what each rank says."""
+        self.rounds.append(self.ask(command))
         return self.rounds[-1]
 
     @property

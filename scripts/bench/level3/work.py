@@ -9,7 +9,7 @@ from scripts.bench.common.pictures import PICTURES
 from scripts.bench.common.workload import AUTOENCODER, Work
 
 SPARSE = "sparse"  # a wide sparse input that leads to ten classes, as in the benchmark `wide`; else AUTOENCODER
-SAVE = "save"  # a command beside STEP
+SAVE, EVALUATE = "save", "evaluate"  # commands beside STEP
 ITEMS, EXAMPLES, NONE = "items", "examples", "none"  # settings of `parallel`
 DDP, WIDE_DDP, FSDP = "DDP", "DDP, one bucket", "FSDP"  # PyTorch's ways
 CPU, GPU = "cpu", "gpu"

@@ -10,11 +10,14 @@ from nnlib.contract import OPTIMIZERS
 from nnlib.cpu import by_examples
 from nnlib.cpu.backend import Cpu
 from nnlib.cpu.by_examples import ExamplesEngine
+from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.cpu.shard_gradients import Summed
+from nnlib.data.rows import from_rows
 from nnlib.model.batches import DROPOUT, batch_of, draw_from, generator_for
 from nnlib.model.examples import examples_of
 from nnlib.optim.hyper import hyper_of
 from nnlib.optim.rules import RULES
+from nnlib.shards.evaluator import ShardsEvaluator
 from nnlib.shards.tree import RANKS, Tree
 from nnlib.util.threads import map_in_turn
 from tests.nnlib import image_cases
@@ -168,6 +171,47 @@ def test_a_training_goes_on_with_other_ranks(optimizer, clip):
     assert_goes_on(raw=PLAIN, optimizer=optimizer, clip=clip)
 
 
+def ask(evaluator, examples):
+    """What an evaluator says of all examples, and of some; floats to the last bit."""
+    few, hidden, output = examples.take(np.arange(11)), 1, len(evaluator.network.spec.layers) - 1
+    owned = from_rows([[n, n + 1] for n in range(11)], evaluator.network.spec.layers[output].units)
+    found = [*evaluator.top(few, output, 7, owned), evaluator.sums(few, output), evaluator.values(few, hidden)]
+    return evaluator.mean_loss(examples), [array.tolist() for array in found]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_all_ranks_are_asked_and_answer_as_one_would(backend, threads):
+    found = assert_same(raw=PLAIN, threads=threads, ask=ask)
+    examples = examples_of(found.network.spec, SETS, "d")
+    loss, (items, *others) = ask(CpuEvaluator(found.network, map_in_turn), examples)  # which knows of no shards
+    assert found.answers[-1][0] == pytest.approx(loss, rel=1e-6)
+    assert found.answers[-1][1][0] == items
+    for found_ones, wanted in zip(found.answers[-1][1][1:], others, strict=True):
+        np.testing.assert_allclose(found_ones, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_that_ranks_are_given_is_asked_as_the_trained_one_is():
+    """The mean of the weights, or the best epoch."""
+    network = network_of(dict(PLAIN), SETS)
+    examples, settings = examples_of(network.spec, SETS, "d"), settings_of(parallel="examples")
+
+    def work(together):
+        engine, cut = engine_of(network, examples, settings, map_in_turn, together)
+        given = Cpu().part_evaluator(network, cut, together)
+        return ask(engine.evaluator(), examples), ask(given, examples)
+
+    backend = Cpu()
+    backend.engine(network, examples, settings)
+    alone = ask(backend.evaluator(network), examples)
+    for ranks in RANKS:
+        assert run_ranks(ranks, work) == [(alone, alone)] * ranks
+
+
+def test_pictures_are_asked_about_in_shards():
+    raw, sets = image_sets("squeeze and excitation")
+    on_ranks.assert_same(raw=raw, sets=sets, parallel="examples", epochs=1, ask=lambda e, x: e.mean_loss(x))
+
+
 def test_every_rank_has_the_state_of_its_rows_alone():
     network = network_of(dict(PLAIN), SETS)
     examples, settings = examples_of(network.spec, SETS, "d"), settings_of(parallel="examples")
@@ -235,6 +279,14 @@ def multiply_all_own_examples_at_once(monkeypatch):
     monkeypatch.setattr(ExamplesEngine, "batches", batches)
 
 
+def ask_about_all_own_examples_at_once(monkeypatch):
+    def shards(self, count, right=ShardsEvaluator._shards):
+        found = right(self, count)
+        return [(found[0][0], found[-1][1]), *[(found[-1][1],) * 2] * (len(found) - 1)]
+
+    monkeypatch.setattr(ShardsEvaluator, "_shards", shards)
+
+
 def clip_by_rank(monkeypatch):
     def length(self):
         own = float(np.square(self._kept, dtype=np.float32).sum(dtype=np.float32))
@@ -243,11 +295,19 @@ def clip_by_rank(monkeypatch):
     monkeypatch.setattr(Summed, "_length", length)
 
 
-MISTAKES = [sum_in_turn, sum_own_in_turn, drop_from_the_ranks_start, multiply_all_own_examples_at_once, clip_by_rank]
+MISTAKES = [
+    sum_in_turn,
+    sum_own_in_turn,
+    drop_from_the_ranks_start,
+    multiply_all_own_examples_at_once,
+    ask_about_all_own_examples_at_once,
+    clip_by_rank,
+]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_changes_the_bits(monkeypatch, mistake):
-    right = trained(1, PLAIN, clip=0.05).sha256
+    settings = {"raw": PLAIN, "clip": 0.05, "ask": ask}
+    right = trained(1, **settings).sha256
     mistake(monkeypatch)
-    assert len({right, *(trained(ranks, PLAIN, clip=0.05).sha256 for ranks in (2, 4, 8))}) > 1
+    assert len({right, *(trained(ranks, **settings).sha256 for ranks in (2, 4, 8))}) > 1

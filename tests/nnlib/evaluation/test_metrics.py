@@ -102,6 +102,22 @@ def test_batches_and_threads_do_not_matter(monkeypatch):
         assert metrics.measure(always(np.random.default_rng(0).random(30)), part, each=each) == pytest.approx(whole)
 
 
+@pytest.mark.parametrize(
+    ("most", "at_once", "sizes"), [(1 << 24, 0, [7] * 5 + [5]), (1 << 24, 30, [30, 10]), (60 * 12, 30, [12, 12, 12, 4])]
+)
+def test_more_are_asked_about_at_a_time_where_neither_inputs_nor_outputs_are_wide(monkeypatch, most, at_once, sizes):
+    part, asked = part_of(random_rows(40, 60, 1), from_rows([[3]] * 40, 30)), []
+    monkeypatch.setattr(blockwise, "BATCH", 7)
+    monkeypatch.setattr(blockwise, "MOST_OUTPUTS", most)
+
+    def rank(examples, k, owned):
+        asked.append(examples.count)
+        return always(np.arange(30.0))(examples, k, owned)
+
+    metrics.measure_examples(rank, part, at_once=at_once)
+    assert asked == sizes
+
+
 def test_popularity_counts_targets():
     score = metrics.popularity_scorer(DataSet("y", from_rows([[1, 2], [2], [2, 0]], 4)))
     assert score(part_of(from_rows([[], []], 4), from_rows([[], []], 4)).examples).tolist() == [[1, 1, 3, 0]] * 2

@@ -174,6 +174,24 @@ def test_a_network_answers_by_its_own_numbers(backends, ranks):
             np.testing.assert_array_equal(one, found)
 
 
+@pytest.mark.parametrize("ranks", SEVERAL)
+def test_ranks_by_examples_share_a_validation(backends, ranks):
+    """Of more examples than shards, of fewer, and by networks besides the trained one."""
+    network = network_of(dict(DENSE), dense.SETS)
+    examples = examples_of(network.spec, dense.SETS, "d")
+    settings = dataclasses.replace(SETTINGS, parallel="examples")
+    answers = []
+    for backend in (backends(1), backends(ranks)):
+        engine = backend.engine(network.copy(), examples, settings)
+        assert engine.evaluator().at_once == backend.evaluator(network).at_once == 8 * 256
+        for asked in (engine.evaluator(), backend.evaluator(network)):
+            answers.append([dense.ask(asked, examples.take(np.arange(count))) for count in (45, 11)])
+    assert answers.count(answers[0]) == 4
+    network.biases[1][-1] = np.nan
+    with pytest.raises(NotFiniteError):
+        backends(ranks).evaluator(network).sums(examples.take(np.arange(3)), 2)
+
+
 def test_networks_that_nobody_asks_any_more_are_let_go(backends):
     backend = backends(2)
     network = network_of(dict(PLAIN), SETS)

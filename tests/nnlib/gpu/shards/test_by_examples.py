@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from nnlib.contract import OPTIMIZERS
+from nnlib.cpu.backend import Cpu
 from nnlib.gpu import engine
 from nnlib.gpu.backend import Gpu
 from nnlib.gpu.runtime import Runtime
@@ -26,7 +27,7 @@ from nnlib.optim.rules import RULES
 from nnlib.shards.collectives import Collectives
 from nnlib.shards.tree import RANKS
 from tests.kernels.standin import Cupy, write_kernels
-from tests.nnlib.cpu.test_by_examples import COUNT, LAYERS, PLAIN, SETS, fits, image_sets
+from tests.nnlib.cpu.test_by_examples import COUNT, LAYERS, PLAIN, SETS, ask, fits, image_sets
 from tests.nnlib.gpu.test_parity import TOLERANCE
 from tests.nnlib.image_cases import CASES
 from tests.nnlib.samples import network_of
@@ -156,12 +157,29 @@ def test_errors_are_added_up_when_there_is_no_room_for_more_of_them(monkeypatch)
     assert train(2, batch=7).sha256 == wanted.sha256
 
 
-def ask(evaluator, examples):
-    return evaluator.mean_loss(examples), evaluator.top(examples.take(np.arange(5)), 2, 7, None)[0].tolist()
+@pytest.mark.parametrize("over", [on_gpus, over_host])
+def test_all_gpus_are_asked_and_answer_as_one_would(over):
+    found = assert_same(ask=ask, opened=over)
+    examples = examples_of(found.network.spec, SETS, "d")
+    loss, (items, *others) = ask(Cpu().evaluator(found.network), examples)
+    assert found.answers[-1][0] == pytest.approx(loss, rel=1e-5)
+    assert found.answers[-1][1][0] == items
+    for found_ones, wanted in zip(found.answers[-1][1][1:], others, strict=True):
+        np.testing.assert_allclose(found_ones, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_every_gpu_answers_alike():
-    assert_same(ask=ask)
+def test_a_network_that_gpus_are_given_is_asked_as_the_trained_one_is():
+    network = network_of(dict(PLAIN), SETS)
+    examples = examples_of(network.spec, SETS, "d")
+
+    def rank(host: Collectives) -> Any:
+        with on_gpus(None, host) as (backend, together):
+            engine, cut = engine_of(network, examples, settings_of(parallel="examples"), None, together, backend)
+            return ask(engine.evaluator(), examples), ask(backend.part_evaluator(network, cut, together), examples)
+
+    [(alone, _)] = run_ranks(1, rank)
+    for ranks in (1, 2, 8):
+        assert run_ranks(ranks, rank) == [(alone, alone)] * ranks
 
 
 def engines(ranks: int, work: Any) -> list[Any]:
