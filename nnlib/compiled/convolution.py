@@ -12,24 +12,29 @@ from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, compile_within
 from nnlib.compiled.laying import lay_out, put_back
+from nnlib.compiled.rows import copy
 from nnlib.compiled.tiles import (
     ACROSS,
     ALONE,
     ALONE_VECTORS,
     DOTS,
     FEW,
+    PAIRED,
     ROWS,
     VECTORS,
     add_across,
     dots,
     dots_alone,
+    fetch,
     sum_across,
+    sum_two_across,
     sums,
     sums_alone,
     sums_alone_narrow,
     sums_few,
     sums_few_narrow,
     sums_narrow,
+    turn,
     turn_all,
 )
 from nnlib.compiled.vectors import LANES
@@ -37,6 +42,7 @@ from nnlib.compiled.vectors import LANES
 Floats = NDArray[Any]
 Longs = NDArray[Any]
 MANY, OTHERS = DOTS
+SOON = 16  # rows of weights from those that are packed to those on their way to the cache
 
 
 @compile_loop
@@ -46,19 +52,43 @@ def pack(w: Floats, rows: int, pitch: int, apart: int, places: Longs, block: int
     Weights of a group lie `apart`, and of it `rows` by `pitch`; behind the last are zeros.
     """
     many, count = out.shape[3], places.size
-    turned = 0  # of the first places: of those that lie behind each other, whole vectors are turned
-    if many == ACROSS and (block + 1) * many <= rows:
-        while turned < count and places[turned] == places[0] + turned:
-            turned += 1
-    turned = turned // LANES * LANES
+    whole = many == ACROSS and (block + 1) * many <= rows  # then vectors are turned, and as many places at a time
+    near = np.empty((LANES, many), np.float32)
     for group in range(out.shape[0]):
-        for row in range(0, many if turned else 0, LANES):
-            here = w.ctypes.data + 4 * (group * apart + (block * many + row) * pitch + places[0])
-            turn_all(here, pitch, turned, out[group, block].ctypes.data + 4 * row, many)
-        for n in range(turned, count):
+        first, n = group * apart + block * many * pitch, 0
+        while whole and pitch == 1 and n < count:
+            fetch(w.ctypes.data + 4 * (first + places[min(n + SOON, count - 1)]), 0, 0, 0, 0, 0)
+            copy(w.ctypes.data + 4 * (first + places[n]), out[group, block, n].ctypes.data, many, 0, 0, 0)
+            n += 1
+        while whole and n < count:
+            low, end, straight = _find_near(places, n)
+            if first + (many - 1) * pitch + low + LANES > w.size:
+                break
+            target = out[group, block, n].ctypes.data if straight else near.ctypes.data
+            for row in range(0, many, LANES):
+                turn(w.ctypes.data + 4 * (first + row * pitch + low), pitch, target + 4 * row, many, 0, 0)
+            for k in range(n, n if straight else end):
+                place = near.ctypes.data + 4 * many * (places[k] - low)
+                copy(place, out[group, block, k].ctypes.data, many, 0, 0, 0)
+            n = end
+        for k in range(n, count):
             for m in range(many):
                 row = block * many + m
-                out[group, block, n, m] = w[group * apart + row * pitch + places[n]] if row < rows else 0
+                out[group, block, k, m] = w[group * apart + row * pitch + places[k]] if row < rows else 0
+
+
+@compile_within
+def _find_near(places: Longs, n: int) -> tuple[int, int, bool]:
+    """Return the lowest of places that lie within a vector, where those from n on end, and if they fill it in order."""
+    low, high, end = places[n], places[n], n + 1
+    straight = True
+    while end < places.size and end < n + LANES:
+        low_with, high_with = min(low, places[end]), max(high, places[end])
+        if high_with - low_with >= LANES:
+            break
+        straight = straight and places[end] == places[end - 1] + 1
+        low, high, end = low_with, high_with, end + 1
+    return low, end, straight and end == n + LANES
 
 
 @compile_loop
@@ -85,30 +115,59 @@ def convolve(
     """Write to `out`, from `to` on, what the weights w (groups, blocks, channels and places, rows of a block) give.
 
     `groups` and `blocks` are taken from the first to behind the last; `channels` are those of a group, of the source
-    and of the target. `tiles` are the places of a row, where blocks have ACROSS rows. `laid` and `rows` are memory: for
-    all channels of a source, and for the rows of a block.
+    and of the target. `tiles` are the places of a row, where blocks have ACROSS rows: then nothing lies between rows of
+    `put`. `laid` and `rows` are memory: for all channels of a source, and for the rows of a block.
     """
     below, above = channels
     many, pitch, count = w.shape[3], rows.size // w.shape[3], base.size
-    places = base.ctypes.data
+    places, begins = base.ctypes.data, _begin_rows(lay, put.extent, examples if many == ACROSS else 0)
     for group in range(groups[0], groups[1]):
         lay_out(x, first + group * below * lay.source.channel, lay, starts, examples, lanes, below, laid)
         for block in range(blocks[0], blocks[1]):
             weights = w[group, block].ctypes.data
-            by_row = lanes > 1 or many == ACROSS
-            for example in range(examples if many == ACROSS else 1):
-                for z in range(put.extent.z if by_row else 1):
-                    for y in range(put.extent.y if by_row else 1):
-                        at = 4 * (example * lay.wide.example + z * lay.wide.slice + y * lay.wide.row)
+            if many == ACROSS:
+                _sum_rows(
+                    laid.ctypes.data, begins, places, count, weights, rows.ctypes.data, pitch, tiles, put.extent.x
+                )
+            else:
+                for z in range(put.extent.z if lanes > 1 else 1):
+                    for y in range(put.extent.y if lanes > 1 else 1):
+                        at = 4 * (z * lay.wide.slice + y * lay.wide.row)
                         here, there = laid.ctypes.data + at, rows.ctypes.data + at
-                        if many == ACROSS:
-                            for tile in tiles:
-                                sum_across(here, places, count, weights, there, pitch, tile)
-                                here, there = here + 4 * tile, there + 4 * tile
-                        else:
-                            _sum_tiles(here, places, count, weights, there, pitch, width, many)
+                        _sum_tiles(here, places, count, weights, there, pitch, width, many)
             target = to + (group * above + block * many) * put.target.channel
             put_back(rows, pitch, put, target, examples, lanes, min(many, above - block * many), out)
+
+
+@compile_within
+def _begin_rows(lay: Any, extent: Any, examples: int) -> Longs:
+    """Return how many bytes from the first each row of the target begins, in a source that is laid out."""
+    found = np.empty(examples * extent.z * extent.y, np.int64)
+    n = 0
+    for example in range(examples):
+        for z in range(extent.z):
+            for y in range(extent.y):
+                found[n] = 4 * (example * lay.wide.example + z * lay.wide.slice + y * lay.wide.row)
+                n += 1
+    return found
+
+
+@compile_within
+def _sum_rows(
+    x: int, begins: Longs, base: int, count: int, w: int, z: int, pitch: int, tiles: Longs, extent: int
+) -> None:
+    """Compute z (ACROSS, places) at an address, a row of the target behind the other, two at a time if they fit."""
+    n, numbers = 0, np.array([pitch, 0])
+    if tiles.size == 1 and tiles[0] == extent and extent in PAIRED:
+        for _ in range(begins.size // 2):
+            numbers[1] = begins[n + 1] - begins[n]
+            sum_two_across(x + begins[n], base, count, w, z + 4 * n * extent, numbers.ctypes.data, extent)
+            n += 2
+    for row in range(n, begins.size):
+        here, there = x + begins[row], z + 4 * row * extent
+        for tile in tiles:
+            sum_across(here, base, count, w, there, pitch, tile)
+            here, there = here + 4 * tile, there + 4 * tile
 
 
 @compile_loop
@@ -178,6 +237,7 @@ def correlate(
     lanes: int,
     channels: tuple[int, int],
     as_it_is: bool,
+    soon: tuple[int, int],
     laid: Floats,
     rows: Floats,
     gradient: Floats,
@@ -185,10 +245,11 @@ def correlate(
     """Add to `gradient` (groups, tiles of places, tiles of rows, what a tile gives) what some examples contribute.
 
     Groups are so many numbers `apart`, in x and in delta, and so many `channels` of each are used. `base` is longer
-    than there are places, so that a tile of them may end behind the last. `laid` and `rows` are memory.
+    than there are places, so that a tile of them may end behind the last. What comes after this is so many numbers
+    further, `soon`, in x and in delta. `laid` and `rows` are memory.
     """
     pitch = own.wide.channel
-    shape = np.array([(width + LANES - 1) // LANES, own.extent.y if lanes > 1 else 1, own.wide.row])
+    shape = np.array([(width + LANES - 1) // LANES, own.extent.y if lanes > 1 else 1, own.wide.row, 0])
     many, others = (1, ALONE) if channels[1] == 1 else (MANY, OTHERS)
     for group in range(gradient.shape[0]):
         begin, above = first + group * apart[0], delta_first + group * apart[1]
@@ -198,10 +259,20 @@ def correlate(
         else:
             lay_out(x, begin, lay, starts, examples, lanes, channels[0], laid)
             lay_out(delta, above, own, own_starts, examples, lanes, channels[1], rows)
+        fetched = 0  # channels of what comes afterwards, those of delta before the first of x
         for place in range(gradient.shape[1]):
             here = base.ctypes.data + 8 * place * others
             for row in range(gradient.shape[2]):
                 there = right + 4 * row * many * pitch
+                shape[3] = there
+                if as_it_is and row < others and place + 1 < gradient.shape[1]:
+                    shape[3] = left + 4 * base[(place + 1) * others + row]
+                elif as_it_is and fetched < channels[1]:
+                    shape[3] = right + 4 * (fetched * pitch + soon[1])
+                    fetched += 1
+                elif as_it_is and fetched < channels[1] + others:
+                    shape[3] = left + 4 * (base[fetched - channels[1]] + soon[0])
+                    fetched += 1
                 out = gradient[group, place, row].ctypes.data
                 for z in range(own.extent.z if lanes > 1 else 1):
                     at = 4 * z * own.wide.slice

@@ -126,17 +126,19 @@ def put_back(
     """Write what is laid out in `rows`, channels `pitch` apart, to where it belongs from out[first] on."""
     extent, step, wide = put.extent, put.step, put.wide
     source, target = rows.ctypes.data, out.ctypes.data
+    joined = lanes == 1 and step.x == 1 and step.y == wide.row == extent.x  # rows lie behind each other in both
+    count, more = (extent.y * extent.x, 1) if joined else (extent.x, extent.y)
     for channel in range(channels):
         for example in range(examples):
             for z in range(extent.z):
-                for y in range(extent.y):
+                for y in range(more):
                     at = channel * pitch + example * wide.example + z * wide.slice + y * wide.row
                     to = first + example * put.target.example + channel * put.target.channel + z * step.z + y * step.y
                     if lanes > 1:
                         for n in range(extent.x):
                             out[to + n * step.x] = rows[at + n * lanes]
                     elif step.x == 1:
-                        copy(source + 4 * at, target + 4 * to, extent.x, 0, 0, 0)
+                        copy(source + 4 * at, target + 4 * to, count, 0, 0, 0)
                     else:
                         for n in range(extent.x):
                             out[to + n * step.x] = rows[at + n]

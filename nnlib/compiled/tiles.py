@@ -43,6 +43,7 @@ ALONE = 9  # rows that meet a row alone
 BOTH = 2  # vectors of a place
 ACROSS = BOTH * LANES if MASKED else 0  # maps of a tile; 0: there are no such tiles
 PLACES = (14, 13, 12, 7, 6)  # of a tile: all that is long enough is cut into these without a rest
+PAIRED = PLACES[-2:]  # of a row that makes a tile with the next one
 FURTHER = 2048  # as AHEAD, for these
 
 
@@ -70,7 +71,7 @@ def _sums(rows: int, vectors: int) -> Callable[..., None]:
 
 def _dots(rows: int, others: int) -> Callable[..., None]:
     def write(builder: Builder, x: Value, base: Value, d: Value, pitch: Value, out: Value, shape: Value) -> None:
-        steps, runs, apart = (load(builder, builder.add(shape, LONG(8 * n)), LONG) for n in range(3))
+        steps, runs, apart, soon = (load(builder, builder.add(shape, LONG(8 * n)), LONG) for n in range(4))
         left = [row_address(builder, d, row, pitch) for row in range(rows)]
         places = [load(builder, builder.add(base, LONG(8 * n)), LONG) for n in range(others)]
         right = [builder.add(x, builder.mul(place, LONG(4))) for place in places]
@@ -80,6 +81,7 @@ def _dots(rows: int, others: int) -> Callable[..., None]:
 
             def step(k: Value, totals: list[Value]) -> list[Value]:
                 further = builder.add(begin, builder.mul(k, LONG(4 * LANES)))
+                prefetch(builder, builder.add(soon, further))
                 deltas = [load(builder, builder.add(address, further)) for address in left]
                 found = list(totals)
                 for n, address in enumerate(right):
@@ -99,15 +101,19 @@ def _dots(rows: int, others: int) -> Callable[..., None]:
 
 def cut(places: int) -> list[int]:
     """Return of how many places each tile is; the last may end behind the last place, where there are few."""
-    small, large = PLACES[-1], PLACES[-2]
+    large, small = PAIRED
     count = -(-places // large)
     short = min(count, count * large - places)
     halves = [small] * short + [large] * (count - short)
     return [sum(halves[n : n + 2]) for n in range(0, count, 2)]
 
 
-def _across(places: int, *, added: bool) -> Callable[..., None]:
+def _across(places: int, *, added: bool = False, paired: bool = False) -> Callable[..., None]:
     def write(builder: Builder, x: Value, base: Value, count: Value, w: Value, z: Value, pitch: Value) -> None:
+        apart = LONG(0)
+        if paired:
+            pitch, apart = (load(builder, builder.add(pitch, LONG(8 * n)), LONG) for n in range(2))
+
         def step(k: Value, totals: list[Value]) -> list[Value]:
             place = load(builder, builder.add(base, builder.mul(k, LONG(8))), LONG)
             here = builder.add(x, builder.mul(place, LONG(4)))
@@ -115,13 +121,14 @@ def _across(places: int, *, added: bool) -> Callable[..., None]:
             for n in range(BOTH):
                 prefetch(builder, plus(builder, weights, FURTHER + n * LANES))
             maps = [load(builder, plus(builder, weights, n * LANES)) for n in range(BOTH)]
-            found = []
-            for p in range(places):
-                met = everywhere(builder, load(builder, plus(builder, here, p), FLOAT))
-                found += [add_product(builder, met, maps[n], totals[p * BOTH + n]) for n in range(BOTH)]
+            found: list[Value] = []
+            rows = [here, builder.add(here, apart)] if paired else [here]
+            for place in (plus(builder, row, p) for row in rows for p in range(places)):
+                met = everywhere(builder, load(builder, place, FLOAT))
+                found += [add_product(builder, met, maps[n], totals[len(found) + n]) for n in range(BOTH)]
             return found
 
-        totals = repeat(builder, count, [NOTHING] * places * BOTH, step)
+        totals = repeat(builder, count, [NOTHING] * places * (1 + paired) * BOTH, step)
         if added:
             for number, total in enumerate(totals):
                 address = plus(builder, z, number * LANES)
@@ -143,6 +150,14 @@ def _turn() -> Callable[..., None]:
     return emit(write)
 
 
+def _fetch() -> Callable[..., None]:
+    def write(builder: Builder, address: Value, *_: Value) -> None:
+        for n in (0, LANES, BOTH * LANES - 1):
+            prefetch(builder, plus(builder, address, n))
+
+    return emit(write)
+
+
 # (x, base, count, w, z, pitch): z[row, p] = sum over k < count of w[k, row] x[base[k] + p], for as many p as it holds.
 sums = _sums(ROWS, VECTORS)
 sums_narrow = _sums(ROWS, 1)
@@ -151,12 +166,15 @@ sums_few_narrow = _sums(FEW, 1)
 sums_alone = _sums(1, ALONE_VECTORS)
 sums_alone_narrow = _sums(1, 1)
 # (x, base, d, pitch, out, shape): adds to out, at ORDER[row, n], the sum over p of d[row, p] x[base[n] + p]; p takes
-# shape[0] vectors one behind the other, and that shape[1] times, from one to the next shape[2] numbers.
+# shape[0] vectors one behind the other, and that shape[1] times, from one to the next shape[2] numbers. As many lines
+# as vectors, from the address shape[3] on, are asked for on the way.
 dots = _dots(*DOTS)
 dots_alone = _dots(1, ALONE)
 ORDER, ORDER_ALONE = order_of(DOTS[0] * DOTS[1]), order_of(ALONE)
-across_14, across_13, across_12, across_7, across_6 = (_across(places, added=False) for places in PLACES)
+across_14, across_13, across_12, across_7, across_6 = (_across(places) for places in PLACES)
 add_14, add_13, add_12, add_7, add_6 = (_across(places, added=True) for places in PLACES)
+across_two_7, across_two_6 = (_across(places, paired=True) for places in PAIRED)
+fetch = _fetch()  # (address, 0, 0, 0, 0, 0): has ACROSS numbers on their way to the cache
 turn = _turn()  # (source, pitch, target, target's pitch, 0, 0): target[m, n] = source[n, m], LANES of each
 
 
@@ -173,6 +191,18 @@ def sum_across(x: int, base: int, count: int, w: int, z: int, pitch: int, places
         across_7(x, base, count, w, z, pitch)
     else:
         across_6(x, base, count, w, z, pitch)
+
+
+@compile_within
+def sum_two_across(x: int, base: int, count: int, w: int, z: int, numbers: int, places: int) -> None:
+    """As `sum_across` for two rows of as few places, the second behind the first; weights are met once for both.
+
+    `numbers` is the address of the pitch, and of the bytes from a row of x to the other.
+    """
+    if places == 7:
+        across_two_7(x, base, count, w, z, numbers)
+    else:
+        across_two_6(x, base, count, w, z, numbers)
 
 
 @compile_within

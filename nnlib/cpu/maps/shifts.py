@@ -316,6 +316,12 @@ def _kernel(way: _Way, wide: Pitches, phase: int, lanes: int) -> tuple[tuple[int
     return tuple(kernel), shifts
 
 
+def without_gaps(extent: Box, examples: int) -> Pitches:
+    """Return the pitches of places with nothing between them, and room for a vector behind the last of a channel."""
+    z, y, x = extent
+    return Pitches(z * y * x, _off_page(_up(examples * z * y * x)), y * x, x)
+
+
 def _up(numbers: int) -> int:
     return -(-numbers // LINE) * LINE + LINE
 

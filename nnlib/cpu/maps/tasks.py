@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nnlib.cpu.maps.shifts import LINE, Band, Shifts
+from nnlib.cpu.maps.shifts import Band, Shifts
 from nnlib.cpu.scratch import SCRATCH
 from nnlib.spec.geometry import Sweep
 from nnlib.util.arrays import Floats
@@ -55,10 +55,8 @@ def channels_of(sweep: Sweep) -> tuple[int, int]:
 
 
 def memory(name: str, numbers: int) -> Floats:
-    """Return memory of this thread that begins with a line of the cache."""
-    found = SCRATCH.get(f"maps {name}", (numbers + LINE,), np.float32)
-    begin = -found.ctypes.data % (4 * LINE) // 4
-    return found[begin : begin + numbers]
+    """Return memory of this thread."""
+    return SCRATCH.get(f"maps {name}", (numbers,), np.float32)
 
 
 def padded(count: int, unit: int) -> float:

@@ -13,9 +13,10 @@ from types import ModuleType
 
 import numpy as np
 
-from nnlib.cpu.maps.shifts import Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged
+from nnlib.cpu.maps.shifts import Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged, without_gaps
 from nnlib.cpu.maps.tasks import NUMBERS, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
 from nnlib.cpu.maps.turned import pieces_across, products_across, turns
+from nnlib.cpu.scratch import empty_lines
 from nnlib.spec.geometry import Sweep
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, consume
@@ -87,7 +88,8 @@ class Tiled:
 
     def _pack(self, w: Floats, groups: int, rows: int, pitch: int, places: Longs, size: int, each: Each) -> Floats:
         """Return weights (groups, blocks of rows, places, rows of a block); `places` say where those of a row are."""
-        found = np.empty((groups, -(-rows // size), len(places), size), np.float32)
+        shape = groups, -(-rows // size), len(places), size
+        found = empty_lines(prod(shape), np.float32).reshape(shape)
         flat = np.ascontiguousarray(w).reshape(-1)
 
         def block(number: int) -> None:
@@ -117,12 +119,15 @@ class Tiled:
                     *(channels, (source.channel, target.channel), to, flat),
                 )
                 return
-            laid = memory("laid", channels[0] * shifts.wide.channel)
-            sums = memory("sums", rows * shifts.own.channel)
-            tiles = np.array(self._loops.cut(band.put.extent.x), np.int64)
+            put, pitch = band.put, shifts.own.channel
+            if rows == self._loops.ACROSS:
+                dense = without_gaps(put.extent, task.examples)
+                put, pitch = put._replace(wide=dense), dense.channel
+            laid, sums = memory("laid", channels[0] * shifts.wide.channel), memory("sums", rows * pitch)
+            tiles = np.array(self._loops.cut(put.extent.x), np.int64)
             self._loops.convolve(
                 *(x, begin, band.lay, band.starts, base, task.width, w, *part),
-                *(task.examples, shifts.lanes, tiles, channels, band.put, to, laid, sums, flat),
+                *(task.examples, shifts.lanes, tiles, channels, put, to, laid, sums, flat),
             )
 
         consume(each(piece, range(len(tasks) * cuts)))
@@ -140,7 +145,7 @@ class Tiled:
             products, (parts, tasks) = _products, self._pieces(sweep, len(x))
         sums = ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts))))
         x, delta = np.ascontiguousarray(x).reshape(-1), np.ascontiguousarray(delta).reshape(-1)
-        gradient = np.zeros((sweep.groups, above, below * volume), np.float32)
+        gradient = np.empty((sweep.groups, above, below * volume), np.float32)
 
         def piece(number: int) -> Floats:
             part = parts[number // len(sums)]
@@ -149,7 +154,11 @@ class Tiled:
         for number, part in enumerate(each(piece, range(len(parts) * len(sums)))):
             groups, rows_, channels = parts[number // len(sums)]
             columns = slice(channels.start * volume, channels.stop * volume)
-            gradient[_slice(groups), _slice(rows_), columns] += part
+            found = gradient[_slice(groups), _slice(rows_), columns]
+            if number % len(sums):
+                found += part
+            else:
+                found[...] = part
         return gradient.reshape(sweep.target.channels, sweep.fan_in)
 
     def _pieces(self, sweep: Sweep, batch: int) -> tuple[list[Part], list[Task]]:
@@ -157,8 +166,9 @@ class Tiled:
         (below, above), volume = channels_of(sweep), sweep.volume
         plain = above % ROWS == 0
         phases = prod(len(forward_axis(window).phases) for window in sweep.windows)
-        sources = ranges(below, max(1, SOURCES // phases))
         rows = ranges(above, TARGETS if volume > 1 else 4 * TARGETS, ROWS if plain else 1)
+        fewer = max(1, 4 * TARGETS // len(rows[0])) if volume == 1 else 1  # rows: then more channels meet each
+        sources = ranges(below, max(1, SOURCES * fewer // phases))
         widest = max(map(len, sources))
         tasks = self._in_lanes(
             batch, lambda lanes: forward_shifts(sweep, widest, Room(width_of(sweep), NUMBERS, lanes, plain))
@@ -173,24 +183,35 @@ def _products(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: list[Ta
     tiles = -(-len(channels) * sweep.volume // others), -(-len(rows) // many)
     size = -(-many * others // loops.LANES) * loops.LANES
     found = np.zeros((len(groups), *tiles, size), np.float32)
-    for task in tasks:
+    before, longer = None, np.empty(0, np.int64)
+    begins = [_begin(task, groups, rows, channels, sweep) for task in tasks]
+    for task, begin, soon in zip(tasks, begins, [*begins[1:], begins[-1]], strict=True):
         shifts, band = task.shifts, task.band
-        source, target = band.lay.source, band.own.source
-        begin = task.first * source.example + (groups[0] * below + channels[0]) * source.channel
-        delta_begin = task.first * target.example + (groups[0] * above + rows[0]) * target.channel
-        laid_numbers = len(shifts.base) * shifts.wide.channel  # a tile may end in channels that another part has
-        own_numbers = tiles[1] * many * shifts.own.channel
-        if shifts.as_it_is:
-            begin, delta_begin = begin + band.starts[0, 2], delta_begin + band.own_starts[0, 2]
-            laid_numbers = own_numbers = 1
+        if shifts is not before:
+            before, longer = shifts, _longer(shifts, others)
+        laid_numbers = own_numbers = 1
+        if not shifts.as_it_is:  # a tile may end in channels that another part has
+            laid_numbers, own_numbers = len(shifts.base) * shifts.wide.channel, tiles[1] * many * shifts.own.channel
+        apart = below * band.lay.source.channel, above * band.own.source.channel
         loops.correlate(
-            *(x, begin, band.lay, band.starts, _longer(shifts, others), task.width),
-            *(delta, delta_begin, band.own, band.own_starts, (below * source.channel, above * target.channel)),
-            *(task.examples, shifts.lanes, (len(channels), len(rows)), shifts.as_it_is),
+            *(x, begin[0], band.lay, band.starts, longer, task.width, delta, begin[1], band.own, band.own_starts),
+            *(apart, task.examples, shifts.lanes, (len(channels), len(rows)), shifts.as_it_is),
+            (soon[0] - begin[0], soon[1] - begin[1]),
             *(memory("laid", laid_numbers), memory("sums", own_numbers), found),
         )
     found = found[..., list(order)].reshape(len(groups), *tiles, many, others).transpose(0, 2, 3, 1, 4)
     return found.reshape(len(groups), tiles[1] * many, -1)[:, : len(rows), : len(channels) * sweep.volume]
+
+
+def _begin(task: Task, groups: range, rows: range, channels: range, sweep: Sweep) -> tuple[int, int]:
+    """Return with which numbers of x and of delta a task begins."""
+    (below, above), band = channels_of(sweep), task.band
+    source, target = band.lay.source, band.own.source
+    first = task.first * source.example + (groups[0] * below + channels[0]) * source.channel
+    own = task.first * target.example + (groups[0] * above + rows[0]) * target.channel
+    if task.shifts.as_it_is:
+        return first + int(band.starts[0, 2]), own + int(band.own_starts[0, 2])
+    return first, own
 
 
 def _goes_across(shifts: Shifts, above: int, loops: ModuleType) -> bool:

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
-from nnlib.cpu.maps.shifts import LINE, Band, Box, Lay, Pitches, Room, Shifts, forward_shifts
+from nnlib.cpu.maps.shifts import LINE, Band, Box, Lay, Pitches, Room, Shifts, forward_shifts, without_gaps
 from nnlib.cpu.maps.tasks import NUMBERS, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
 from nnlib.spec.geometry import Sweep
 from nnlib.util.arrays import Floats, Longs
@@ -21,7 +21,7 @@ PADDED = 4 / 3  # target channels for one wanted up to which maps are turned, of
 LEAST = 24
 # Target channels of a piece, and its source channels times the places of the kernel: copies are seldom made again,
 # memory stays in a core's cache, and there is work for eight threads.
-PIECE, PIECE_OF_ONE_PLACE = (128, 640), (512, 256)
+PIECE, PIECE_OF_ONE_PLACE = (128, 800), (512, 256)
 
 
 def turns(shifts: Shifts, above: int, loops: ModuleType) -> bool:
@@ -68,9 +68,8 @@ def products_across(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: l
 
 def _compact(band: Band, examples: int) -> Lay:
     """Return how a target is laid out with nothing between its places."""
-    z, y, x = extent = band.put.extent
-    channel = (examples * z * y * x // LINE + 2) * LINE
-    return band.own._replace(extent=extent, wide=Pitches(z * y * x, channel, y * x, x), phase=channel)
+    wide = without_gaps(band.put.extent, examples)
+    return band.own._replace(extent=band.put.extent, wide=wide, phase=wide.channel)
 
 
 @lru_cache(maxsize=512)

@@ -11,8 +11,9 @@ import pytest
 
 from nnlib.compiled import loops
 from nnlib.compiled.tiles import ALONE, DOTS_OF, FEW, PLACES, cut
+from nnlib.cpu.maps.convolution import Unfolded
 from nnlib.cpu.maps.tiled import ROWS, Tiled
-from nnlib.cpu.scratch import SCRATCH
+from nnlib.cpu.scratch import LINE, SCRATCH, Scratch
 from nnlib.spec.geometry import Sweep, Window
 from nnlib.util.threads import map_in_turn
 from tests.nnlib.sweeps import arrays_of, sweep_over
@@ -55,7 +56,7 @@ class Ends(SimpleNamespace):
             last = (examples - 1) * lay.wide.example
             last += (put.extent.z - 1) * lay.wide.slice + (put.extent.y - 1) * lay.wide.row
             assert base.max() + last + sum(tiles) <= laid.size
-            places = last + sum(tiles[:-1]) + self.LANES
+            places = prod((examples, *put.extent)) - put.extent.x + sum(tiles[:-1]) + self.LANES
         else:
             places = self._places(width, put.extent, lay.wide, lanes)
             assert base.max() + places <= laid.size
@@ -70,7 +71,7 @@ class Ends(SimpleNamespace):
         self.seen.add("as it is")
 
     def correlate(self, x, first, lay, starts, base, width, delta, delta_first, own, own_starts, apart, *rest):
-        examples, lanes, channels, as_it_is, laid, rows, gradient = rest
+        examples, lanes, channels, as_it_is, _, laid, rows, gradient = rest
         many, others = (1, ALONE) if channels[1] == 1 else self.DOTS
         places = self._places(width, own.extent, own.wide, lanes)
         used = base[: gradient.shape[1] * others]
@@ -172,16 +173,51 @@ def test_rows_are_cut_into_tiles_without_a_rest():
     assert all(sum(cut(places)) == places for places in (7, 12, 13, 14, 19, 27, 28, 49))
 
 
-@pytest.mark.parametrize("step", [1, 2])
+WAYS = {
+    "one behind the other": slice(None),
+    "every other one": slice(None, None, 2),
+    "backwards": slice(None, None, -1),
+    "far apart": slice(None, None, 20),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize(("groups", "rows", "count"), [(1, 64, 50), (2, 70, 37), (3, 32, 15), (1, 33, 16)])
-def test_weights_are_packed_place_by_place(groups, rows, count, step):
-    w = np.random.default_rng(1).standard_normal((groups, rows, count), np.float32)
-    places = np.arange(0, count, step)
+@pytest.mark.parametrize("beside", [False, True], ids=["a row's lie beside each other", "a place's do"])
+def test_weights_are_packed_place_by_place(groups, rows, count, way, beside):
+    w = np.random.default_rng(1).standard_normal((groups, count, rows) if beside else (groups, rows, count), np.float32)
+    places = np.arange(0, rows * count, rows)[way] if beside else np.arange(count)[way]
     for size in {loops.ROWS, loops.ACROSS} - {0}:
         blocks = -(-rows // size)
         found = np.empty((groups, blocks, len(places), size), np.float32)
         for block in range(blocks):
-            loops.pack(w.reshape(-1), rows, count, rows * count, places, block, found)
+            loops.pack(w.reshape(-1), rows, 1 if beside else count, rows * count, places, block, found)
         wanted = np.zeros((groups, blocks * size, len(places)), np.float32)
-        wanted[:, :rows] = w[:, :, places]
+        wanted[:, :rows] = (w.swapaxes(1, 2) if beside else w)[:, :, way]
         np.testing.assert_array_equal(found, wanted.reshape(groups, blocks, size, -1).swapaxes(2, 3))
+
+
+def test_weights_for_the_gradient_of_a_source_are_packed_kernel_by_kernel():
+    w = np.random.default_rng(1).standard_normal((40, 64, 9), np.float32)  # targets, sources, places of the kernel
+    places = (np.arange(40)[:, None] * 64 * 9 + np.array([8, 6, 4, 2, 0])).reshape(-1)
+    for size in {loops.ROWS, loops.ACROSS} - {0}:
+        found = np.empty((1, 64 // size, len(places), size), np.float32)
+        for block in range(64 // size):
+            loops.pack(w.reshape(-1), 64, 9, w.size, places, block, found)
+        wanted = w[:, :, ::-2].swapaxes(1, 2).reshape(-1, 64 // size, size).swapaxes(0, 1)
+        np.testing.assert_array_equal(found[0], wanted)
+
+
+@pytest.mark.parametrize("examples", [1, 2, 9])
+@pytest.mark.parametrize("window", [Window(7, 3, 1, 1, 1), Window(6, 3, 1, 1, 1), Window(13, 3, 2, 1, 1)])
+def test_rows_that_share_a_tile_give_what_they_give_alone(window, examples):
+    sweep = sweep_over((window, window), 5, 64)
+    x, w, _ = arrays_of(sweep, examples, dtype=np.float32)
+    wanted = Unfolded().forward(x.astype(np.float64), w.astype(np.float64), sweep, map_in_turn)
+    found = Tiled(loops).forward(x, w, sweep, map_in_turn)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
+
+
+def test_memory_of_a_thread_begins_with_a_line_of_the_cache():
+    for dtype in (np.float32, np.uint16, np.uint8):
+        assert Scratch().get("some", (3, 5), dtype).ctypes.data % LINE == 0
