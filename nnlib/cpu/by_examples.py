@@ -6,7 +6,6 @@ could share: what that costs, `python -m scripts.bench.level3.examples` shows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,13 +19,14 @@ from nnlib.cpu.forward import Values
 from nnlib.cpu.optimizer import limit_weights
 from nnlib.cpu.shard_gradients import ShardGradients, Summed, lay_out
 from nnlib.engines import Evaluator
+from nnlib.model.augmentation import augment
 from nnlib.model.batches import Batch, batch_of, part_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
 from nnlib.shards.collectives import ALONE, Collectives
-from nnlib.shards.cut import Cut
+from nnlib.shards.cut import Cut, Rows, order_for_shards
 from nnlib.shards.evaluator import ShardsEvaluator
-from nnlib.shards.tree import SHARDS, Tree
+from nnlib.shards.tree import Tree
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
 
@@ -62,12 +62,14 @@ class ExamplesEngine(CpuEngine):
         self._memory: list[ShardGradients] = []  # as many as the tree keeps, and one
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Share, None, None]:
-        """See `engines.Engine`: no rank reads what is not its own, but of pictures that are changed."""
-        spec, dtype = self._network.spec, self._network.dtype
-        for found, rows in self._augmented(examples):
-            each = math.ceil(len(rows) / SHARDS)
-            parts = (rows[shard * each : (shard + 1) * each] for shard in self._together.own)
-            yield Share([batch_of(spec, found, part, dtype) for part in parts], each, len(rows))
+        """See `engines.Engine`: a rank reads its own examples, and those that pictures of its own are mixed with."""
+        spec, dtype, seed = self._network.spec, self._network.dtype, self._settings.seed
+        for step, rows in enumerate(examples, self.step + 1):
+            dealt = Rows(len(rows), self._together.own)
+            drawn = order_for_shards(rows)
+            found, mine = augment(spec, self._examples, drawn, seed, step, self._each, dealt.place)
+            parts = (mine[dealt.shard(place)] for place in range(len(dealt.own)))
+            yield Share([batch_of(spec, found, part, dtype) for part in parts], dealt.each, len(rows))
 
     def run(self, batch: Any) -> None:
         """See `engines.Engine`."""

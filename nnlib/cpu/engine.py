@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,13 +85,9 @@ class CpuEngine:
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Any, None, None]:
         """See `engines.Engine`."""
-        for found, rows in self._augmented(examples):
-            yield batch_of(self._network.spec, found, rows, self._network.dtype)
-
-    def _augmented(self, examples: Iterable[Longs]) -> Iterator[tuple[Examples, Longs]]:
-        """Yield where the examples of each of the next batches are to be taken from, and their numbers there."""
         seed, spec = self._settings.seed, self._network.spec
-        return augmented(spec, self._examples, examples, seed, self.step, self._each)
+        for found, rows in augmented(spec, self._examples, examples, seed, self.step, self._each):
+            yield batch_of(spec, found, rows, self._network.dtype)
 
     def run(self, batch: Any) -> None:
         """See `engines.Engine`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
@@ -34,8 +34,9 @@ PIECE = 1 << 16  # bytes that are worth a read of their own
 class Cache:
     """Blocks of rows, the least recently used given up first when all take more than `limit` bytes."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, count: Callable[[int], object] = bool) -> None:
+        """`count` is told how many bytes each block has that was read."""
+        self.limit, self.count = limit, count
         self.bytes = 0
         self.lock = threading.Lock()
         self._blocks: OrderedDict[tuple[FileRows, int], Csr | Dense] = OrderedDict()
@@ -50,6 +51,7 @@ class Cache:
             block = rows.read(number)
             self._blocks[key] = block
             self.bytes += _bytes_of(block)
+            self.count(_bytes_of(block))
             while self.bytes > self.limit and len(self._blocks) > 1:
                 self.bytes -= _bytes_of(self._blocks.popitem(last=False)[1])
             return block

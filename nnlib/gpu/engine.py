@@ -108,9 +108,7 @@ class GpuEngine:
     def _prepare(self, numbered: tuple[int, Longs]) -> Any:
         """Return a numbered batch as `_compute` takes it."""
         step, rows = numbered
-        return self._pack(*augment(self._spec, self._examples, rows, self._settings.seed, step))
-
-    def _pack(self, examples: Examples, rows: Longs) -> Any:
+        examples, rows = augment(self._spec, self._examples, rows, self._settings.seed, step)
         return self._packing.pack(examples, rows, learn=True), len(rows)
 
     def run(self, batch: Any) -> None:

@@ -40,6 +40,7 @@ THOUSANDTHS = (299, 587, 114)  # of grey, that are red, green and blue
 GREY = (np.array(THOUSANDTHS) / 1000).astype(np.float32)
 MOST = np.float32(255 / 256)  # the largest value of a byte, as DSSTNE reads it
 MIDDLE = np.float32(0.5)  # what inputs of bytes are less than their value
+EVERY = slice(None)  # example of a batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +50,14 @@ class _Draws:
     moves: NDArray[np.int64]  # (b, 2): rows and columns that are left out of what is padded
     flips: NDArray[np.bool_]  # (b,)
     factors: Floats  # (b, 3) of values, grey and the mean grey: b c s, b c (1 - s), b (1 - c)
-    partners: Longs  # (b,)
-    shares: Floats  # (b,)
+    mixed: Longs  # (m,): the examples that are mixed, with these partners, and of which shares
+    partners: Longs  # (m,)
+    shares: Floats  # (m,)
+
+    def among(self, used: Longs, wanted: Longs) -> _Draws:
+        """Return what happens to the examples `used`, ascending, and which of them make those that are `wanted`."""
+        mixed, partners = (np.searchsorted(used, which) for which in (wanted, self.partners[wanted]))
+        return _Draws(self.moves[used], self.flips[used], self.factors[used], mixed, partners, self.shares[wanted])
 
 
 def augmented(
@@ -62,17 +69,26 @@ def augmented(
 
 
 def augment(
-    spec: NetworkSpec, examples: Examples, rows: Longs, seed: int, step: int, each: Each = map_in_turn
+    spec: NetworkSpec,
+    examples: Examples,
+    rows: Longs,
+    seed: int,
+    step: int,
+    each: Each = map_in_turn,
+    some: slice = EVERY,
 ) -> tuple[Examples, Longs]:
     """Return what a step sees of some examples, in memory, and their numbers there; the same without Augmentation.
 
-    DataError where an input is no picture.
+    `some` of them are wanted: besides these only those are read that they are mixed with. DataError where an input is
+    no picture.
     """
     how = spec.augmentation
     if how == NO_AUGMENTATION:
-        return examples, rows
-    draws = _draw(how, len(rows), seed, step)
-    taken = examples.take(rows).sets
+        return examples, rows[some]
+    draws, wanted = _draw(how, len(rows), seed, step), np.arange(len(rows))[some]
+    used = np.union1d(wanted, draws.partners[wanted]) if how.mixup else wanted
+    draws = draws.among(used, wanted)
+    taken = examples.take(rows[used]).sets
     found = {}
     for n, data_set in taken.items():
         if spec.layers[n].kind is LayerKind.INPUT:
@@ -82,7 +98,7 @@ def augment(
             found[n] = _mix_targets(data_set, draws) if how.mixup else data_set
     if how.mixup:
         found = {n: _mix_weights(data_set, draws) for n, data_set in found.items()}
-    return Examples(found, examples.file), np.arange(len(rows))
+    return Examples(found, examples.file), np.arange(len(wanted))
 
 
 def _draw(how: Augmentation, count: int, seed: int, step: int) -> _Draws:
@@ -94,9 +110,9 @@ def _draw(how: Augmentation, count: int, seed: int, step: int) -> _Draws:
     factors = np.stack((both * saturation, both * (1 - saturation), brightness * (1 - contrast)), axis=1)
     flips = (numbers[:, 2] < MIDDLE) & how.flip
     if not how.mixup:
-        return _Draws(moves, flips, factors, np.arange(count), np.ones(count, np.float32))
+        return _Draws(moves, flips, factors, np.arange(count), np.arange(count), np.ones(count, np.float32))
     shares = random.beta(how.mixup, how.mixup, count).astype(np.float32)
-    return _Draws(moves, flips, factors, random.permutation(count), shares)
+    return _Draws(moves, flips, factors, np.arange(count), random.permutation(count), shares)
 
 
 def _check(spec: NetworkSpec, number: int, data_set: DataSet, file: str) -> Maps:
@@ -140,19 +156,19 @@ def _change(how: Augmentation, data_set: DataSet, maps: Maps, draws: _Draws, eac
             change(stored[some], *arguments)
 
     consume(each(work, range(0, len(stored), PIECE)))
-    flat = found.reshape(len(found), -1)
+    flat = found.reshape(data_set.rows.values.shape)
     return _mix(flat, draws, each) if how.mixup else flat
 
 
 def _mix(values: Floats, draws: _Draws, each: Each) -> Floats:
-    found = np.empty_like(values)
+    found = np.empty((len(draws.mixed), values.shape[1]), values.dtype)
 
     def work(low: int) -> None:
         some = slice(low, low + PIECE)
         share = draws.shares[some, None]
-        found[some] = share * values[some] + (1 - share) * values[draws.partners[some]]
+        found[some] = share * values[draws.mixed[some]] + (1 - share) * values[draws.partners[some]]
 
-    consume(each(work, range(0, len(values), PIECE)))
+    consume(each(work, range(0, len(found), PIECE)))
     return found
 
 
@@ -204,10 +220,15 @@ def _mix_targets(data_set: DataSet, draws: _Draws) -> DataSet:
     rows, shares = data_set.rows, draws.shares
     if isinstance(rows, Dense):
         values = rows.floats(as_input=False)
-        return replace(data_set, rows=Dense(shares[:, None] * values + (1 - shares[:, None]) * values[draws.partners]))
+        mine, others = shares[:, None] * values[draws.mixed], (1 - shares[:, None]) * values[draws.partners]
+        return replace(data_set, rows=Dense(mine + others))
     assert isinstance(rows, Csr), "what was taken is in memory"
-    own = _matrix(unique_targets(rows, data_set.ignore_zero))
-    mixed = sparse.csr_array(own.multiply(shares[:, None]) + own[draws.partners].multiply(1 - shares[:, None]))
+    all_rows = _matrix(unique_targets(rows, data_set.ignore_zero))
+    mine, others = (
+        all_rows[which].multiply(share[:, None])
+        for which, share in ((draws.mixed, shares), (draws.partners, 1 - shares))
+    )
+    mixed = sparse.csr_array(mine + others)
     mixed.sort_indices()
     return replace(
         data_set,
@@ -226,4 +247,5 @@ def _mix_weights(data_set: DataSet, draws: _Draws) -> DataSet:
     weights = data_set.weights
     if weights is None:
         return data_set
-    return replace(data_set, weights=draws.shares * weights + (1 - draws.shares) * weights[draws.partners])
+    mine, others = draws.shares * weights[draws.mixed], (1 - draws.shares) * weights[draws.partners]
+    return replace(data_set, weights=mine + others)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nnlib.contract import TrainSettings
 from nnlib.data.rows import Csr
-from nnlib.data.stream import LEAST_CACHE
+from nnlib.data.stream import LEAST_CACHE, Cache
 from nnlib.engines import Engine, Evaluator, LocalBackend
 from nnlib.model.examples import Examples
 from nnlib.model.network import NORM_ARRAYS, Network
@@ -46,6 +46,7 @@ class Part:
         self._engine: Engine | None = None
         self._evaluators: dict[int, Evaluator] = {}
         self._batches: Generator[Any, None, None] | None = None
+        self._read = 0  # bytes of files, as they are in memory
 
     def do(self, message: Message) -> Answer:
         """Do an operation; return what is answered."""
@@ -189,10 +190,11 @@ class Part:
         return asdict(self._backend.rates(fields["threads"], fields["examples"], fields["width"])), {}
 
     def facts(self, _: Mapping[str, Any], __: Arrays) -> Answer:
-        """Return what this rank has taken so far: seconds of processors, and of waiting among them; bytes sent."""
+        """Return what this rank has taken so far: seconds of processors, and of waiting; bytes sent, and read."""
         step = self._engine.step if self._engine else 0
         sent = dict(getattr(self._together, "sent", {}))
-        return {"cpu": time.process_time(), "waited": self._host.waited, "sent": sent, "step": step}, {}
+        spent = {"cpu": time.process_time(), "waited": self._host.waited}
+        return spent | {"sent": sent, "read": self._read, "step": step}, {}
 
     @property
     def _trained(self) -> Engine:
@@ -209,8 +211,11 @@ class Part:
         return self._evaluators[number] if number else self._trained.evaluator()
 
     def _examples(self, fields: Mapping[str, Any], arrays: Arrays) -> Examples:
-        cache = max(available_bytes() // 4 // self._host.ranks, LEAST_CACHE)
-        return restore(fields["examples"], arrays, cache)
+        limit = max(available_bytes() // 4 // self._host.ranks, LEAST_CACHE)
+        return restore(fields["examples"], arrays, Cache(limit, self._note_read))
+
+    def _note_read(self, size: int) -> None:
+        self._read += size
 
     def _first(self, arrays: Arrays) -> Answer:
         """Return what all ranks have found alike, of the first."""

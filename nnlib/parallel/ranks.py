@@ -182,7 +182,7 @@ class RanksEngine:
         return RanksEvaluator(self._backend, self.pull)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Return of each rank what it has taken so far: CPU seconds, those of waiting among them, bytes sent."""
+        """Return of each rank what it has taken so far: CPU seconds, those of waiting, bytes sent and read."""
         return [dict(message.fields) for message in self._ask("facts")]
 
     def _ask(

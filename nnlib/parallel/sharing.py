@@ -1,6 +1,7 @@
 """Examples for several processes: those in memory lie once, in memory without a name that all map; files are opened.
 
-A rank needs whole rows, also of layers of which it has some units: denoising counts the entries of the whole batch.
+By items a rank needs whole rows, also of layers of which it has some units: denoising counts the entries of the whole
+batch. By examples it reads the rows of its own examples.
 """
 
 from __future__ import annotations
@@ -82,9 +83,8 @@ def describe(examples: Examples) -> tuple[Plain, dict[str, NDArray[Any]]]:
     return {"sets": sets, "rows": rows, "file": examples.file}, arrays
 
 
-def restore(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], cache_bytes: int) -> Examples:
-    """Return the examples of `describe`; of files `cache_bytes` of what was read are kept. DataError, OSError."""
-    cache = Cache(cache_bytes)
+def restore(plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], cache: Cache) -> Examples:
+    """Return the examples of `describe`; what is read of files is kept in the cache. DataError, OSError."""
     rows = [_restore(about, f"rows{n}", arrays, cache) for n, about in enumerate(plain["rows"])]
     sets = {
         int(layer): DataSet(

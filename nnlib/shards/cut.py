@@ -22,7 +22,7 @@ from nnlib.ops.targets import Targets
 from nnlib.shards.plan import EXAMPLES, Plan, plan_of
 from nnlib.shards.tree import SHARDS, shards_of
 from nnlib.spec.types import LayerKind, NetworkSpec
-from nnlib.util.arrays import Floats
+from nnlib.util.arrays import Floats, Longs
 
 MULTIPLE = 8  # of which a block's width is one, for the sake of products
 
@@ -80,7 +80,7 @@ class Items:
 class Rows:
     """The rows of an array that a rank has: of `units`, those of the shards `own`, which are ranges.
 
-    Under a plan by examples it updates these, and keeps their state.
+    Under a plan by examples it updates these, and keeps their state; and these are the examples of a batch that it has.
     """
 
     units: int
@@ -100,6 +100,10 @@ class Rows:
     def count(self) -> int:
         """How many rows the rank has."""
         return int(self.place.stop - self.place.start)
+
+    def shard(self, place: int) -> slice:
+        """Return the rows, by their numbers here, of an own shard, by its place among these."""
+        return slice(min(place * self.each, self.count), min((place + 1) * self.each, self.count))
 
     def take(self, whole: Floats) -> Floats:
         """Return the rank's rows of an array (units, ...), not copied."""
@@ -133,10 +137,6 @@ class Range(Rows):
         """Return the places among the own shards of those that units belong to, by their numbers here."""
         found: NDArray[np.int64] = local // self.each
         return found
-
-    def shard(self, place: int) -> slice:
-        """Return the units, by their numbers here, of an own shard, by its place among these."""
-        return slice(min(place * self.each, self.count), min((place + 1) * self.each, self.count))
 
     def numbers(self, local: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the numbers in the network of units by their numbers here."""
@@ -252,6 +252,14 @@ class Cut:
         inputs = {n: self.inputs[n].columns(x) if n in self.inputs else x for n, x in whole.inputs.items()}
         targets = {n: self.outputs[n].targets(t) if n in self.outputs else t for n, t in whole.targets.items()}
         return dataclasses.replace(whole, inputs=inputs, targets=targets)
+
+
+def order_for_shards(rows: Longs) -> Longs:
+    """Return the examples of a batch in the order in which they are dealt out to shards: by their numbers.
+
+    A batch is drawn from some blocks of a file. So a shard has neighbours, and a rank has few of these blocks to read.
+    """
+    return np.sort(rows)
 
 
 def cut_of(spec: NetworkSpec, batch: int, parallel: str) -> Cut | None:

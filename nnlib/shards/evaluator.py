@@ -21,6 +21,7 @@ from nnlib.model.examples import Examples
 from nnlib.model.network import Network, count_units
 from nnlib.ops.finite import mean_error
 from nnlib.shards.collectives import Collectives
+from nnlib.shards.cut import Rows
 from nnlib.shards.tree import SHARDS, tree_sum
 from nnlib.spec.types import NetworkSpec
 from nnlib.util.arrays import Floats, Longs
@@ -95,8 +96,9 @@ class ShardsEvaluator:
 
     def _shards(self, count: int) -> list[tuple[int, int]]:
         """Return where each own shard of so many examples begins and ends."""
-        each = math.ceil(count / SHARDS)
-        return [(min(shard * each, count), min((shard + 1) * each, count)) for shard in self._together.own]
+        dealt = Rows(count, self._together.own)
+        shards = map(dealt.shard, range(len(dealt.own)))
+        return [(dealt.place.start + shard.start, dealt.place.start + shard.stop) for shard in shards]
 
     def _ask(
         self, count: int, ask: Callable[[Longs], tuple[NDArray[Any], ...]], width: int, kinds: tuple[Any, ...]

@@ -8,7 +8,6 @@ few kernels and two exchanges.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,13 +25,13 @@ from nnlib.gpu.output import ShardLosses
 from nnlib.gpu.runtime import Array, Runtime, grid_of
 from nnlib.gpu.shards.exchange import Exchange
 from nnlib.gpu.shards.nccl import Nccl
+from nnlib.model.augmentation import augment
 from nnlib.model.batches import Part
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
 from nnlib.shards.collectives import ALONE, Collectives
-from nnlib.shards.cut import Cut, Rows
+from nnlib.shards.cut import Cut, Rows, order_for_shards
 from nnlib.shards.evaluator import ShardsEvaluator
-from nnlib.shards.tree import SHARDS
 from nnlib.spec.types import NetworkSpec
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import map_in_turn
@@ -90,11 +89,14 @@ class ExamplesEngine(GpuEngine):
         self._branches = Branches(runtime, self._gradient, len(together.own))
         self._asked = by_shards(self._evaluator, network.spec, together)
 
-    def _pack(self, examples: Examples, rows: Longs) -> Share:
-        each = math.ceil(len(rows) / SHARDS)
-        low = tuple(shard * each for shard in self._exchange.own)
-        parts = [rows[start : start + each] for start in low]
+    def _prepare(self, numbered: tuple[int, Longs]) -> Share:
+        """See `GpuEngine`; of the own examples, and those that pictures of its own are mixed with."""
+        (step, rows), own = numbered, self._exchange.own
+        dealt, drawn, seed = Rows(len(rows), own), order_for_shards(rows), self._settings.seed
+        examples, mine = augment(self._spec, self._examples, drawn, seed, step, some=dealt.place)
+        parts = [mine[dealt.shard(place)] for place in range(len(own))]
         packed = (self._packing.pack(examples, part, learn=True) if len(part) else NOTHING for part in parts)
+        low = tuple(shard * dealt.each for shard in own)
         return Share(tuple(zip(packed, map(len, parts), strict=True)), low, len(rows))
 
     def _compute(self, batch: Share, part: Part) -> None:

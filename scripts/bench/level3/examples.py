@@ -2,8 +2,9 @@
 
 `python -m scripts.bench.level3.examples`. Ours is `parallel: examples`, the peer `none`. Of a step, which has products
 of an eighth of the rows, and eight gradients: the same network, in turn, in this process; medians of CPU time of one
-thread. Of a validation, the mean loss of all examples: the busiest of some processes, its CPU time without waiting,
-beside one process that asks about all examples at once.
+thread. Of reading, the bytes of a file's blocks that a rank takes to prepare an epoch. Of a validation, the mean loss
+of all examples: the busiest of some processes, its CPU time without waiting, beside one process that asks about all
+examples at once.
 """
 
 from __future__ import annotations
@@ -13,15 +14,27 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from nnlib.contract import TrainSettings
 from nnlib.cpu.backend import Cpu
+from nnlib.data.file import write_data
+from nnlib.data.rows import Dense, one_hot
+from nnlib.data.sets import Data, DataSet
+from nnlib.data.stream import FileRows, open_data
 from nnlib.engines import Engine
+from nnlib.model.batches import batches_of, epoch_order
+from nnlib.model.examples import examples_of
+from nnlib.model.network import create
+from nnlib.shards.collectives import Alone
+from nnlib.shards.cut import Cut
+from nnlib.shards.plan import plan_of
+from nnlib.shards.tree import shards_of
 from nnlib.util.threads import take_over_blas, workers
-from scripts.bench.common.harness import Bench, Row, main
-from scripts.bench.common.nnlib_side import problem_of
+from scripts.bench.common.harness import MB, Bench, Row, main
+from scripts.bench.common.nnlib_side import problem_of, spec_between
 from scripts.bench.common.pictures import CIFAR
 from scripts.bench.common.workload import IMAGES, Work, widths
 from scripts.bench.level3.team import team
@@ -33,24 +46,26 @@ UNITS = (784, 1024, 1024, 10)  # of images: the first and the last are theirs
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many steps of each, and the batches; and the validations, of `batch` times `batches` examples."""
+    """How many steps of each, and the batches; the validations, of `batch` times `batches` examples; rows of a file."""
 
     rounds: int
     batches: tuple[int, ...]
     validations: tuple[Ranked, ...]
     validation_rounds: int
+    rows: int
 
 
-QUICK = Sizes(3, (256,), (Ranked(kind=CIFAR, batch=16, batches=1, side=16, warm=1, parallel=EXAMPLES),), 2)
+QUICK = Sizes(3, (256,), (Ranked(kind=CIFAR, batch=16, batches=1, side=16, warm=1, parallel=EXAMPLES),), 2, 20_000)
 FULL = Sizes(
     *(21, (256, 1024, 4096)),
     (
         Ranked(kind=IMAGES, batch=1000, batches=10, warm=1, parallel=EXAMPLES),
         Ranked(kind=CIFAR, batch=16, batches=8, warm=1, parallel=EXAMPLES),
     ),
-    5,
+    *(5, 196_608),  # three groups of blocks, see `epoch_order`
 )
-RANKS = (1, 2, 4)
+RANKS, SEVERAL = (1, 2, 4), (2, 4, 8)
+READ_BATCH, CACHE = 1024, 256 * MB  # bytes, in which a group has room
 
 
 class Shards(Bench[Sizes]):
@@ -85,6 +100,18 @@ class Shards(Bench[Sizes]):
             losses = {answer["loss"] for answers in ours.rounds for answer in answers}
             return statistics.median(ours.cpus[1:]), statistics.median(peer.cpus[1:]), losses
 
+    def reading(self) -> Iterator[Row]:
+        """Return what a rank reads of a file in an epoch, of which it is given its shards of each batch."""
+        file = self.area / "data.nc"
+        pixels = np.random.default_rng(1).integers(0, 256, (self.sizes.rows, UNITS[0]), np.uint8)
+        classes = one_hot(np.arange(self.sizes.rows) % UNITS[-1], UNITS[-1])
+        write_data(file, Data((DataSet("input", Dense(pixels)), DataSet("output", classes))))
+        whole = _read(file, 0, 1)
+        for ranks in SEVERAL:
+            read = max(_read(file, rank, ranks) for rank in range(ranks))
+            what = f"{self.sizes.rows:,} rows of {UNITS[0]} bytes in a file, batch {READ_BATCH}, {ranks} ranks"
+            yield Row(f"{what}: read by one in an epoch (peer: a share of all)", read / MB, whole / ranks / MB, "MB")
+
     def _seconds(self, batch: int) -> tuple[float, float]:
         engines = [_engine(batch, parallel) for parallel in (EXAMPLES, NONE)]
         times: tuple[list[float], list[float]] = ([], [])
@@ -96,6 +123,31 @@ class Shards(Bench[Sizes]):
                 if turn:
                     times[n].append(time.process_time() - begun)
         return statistics.median(times[0]), statistics.median(times[1])
+
+
+class _One(Alone):
+    """A rank that meets no others, as who only prepares batches need not."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self.rank, self.ranks, self.own = rank, ranks, shards_of(rank, ranks)
+
+
+def _read(file: Path, rank: int, ranks: int) -> int:
+    """Return how many bytes a rank reads while it prepares the batches of an epoch."""
+    sets = {found.name: found for found in open_data([file], limit_bytes=0, cache_bytes=CACHE).sets}
+    network = create(spec_between(sets, (8,), "SoftMax", sparse=False), np.random.default_rng(1))
+    settings = TrainSettings(batch=READ_BATCH, parallel=EXAMPLES)
+    read, rows = list[int](), sets["input"].rows
+    if not isinstance(rows, FileRows):
+        raise TypeError(f"rows are left in their file, not {type(rows).__name__}")
+    rows.cache.count = read.append
+    cut = Cut(plan_of(network.spec, READ_BATCH, EXAMPLES), network.spec, shards_of(rank, ranks))
+    examples = examples_of(network.spec, sets, file.name)
+    engine = Cpu().part(network, examples, settings, cut, _One(rank, ranks))
+    order = epoch_order(1, 1, examples.count, shuffle=True)
+    for _ in engine.batches(order[low:high] for low, high in batches_of(examples.count, READ_BATCH)):
+        pass
+    return sum(read)
 
 
 def _name(work: Ranked) -> str:

@@ -38,6 +38,7 @@ INPUT = {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"}
 HIDDEN = {"Name": "H", "Kind": "Hidden", "N": 13, "Activation": "Tanh", "pDropout": 0.4}
 OUTPUT = {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y"}
 PLAIN = {"Layers": [INPUT, HIDDEN, OUTPUT]}
+IN_ORDER = {"ShuffleIndices": False}  # what is drawn by an example's place in its batch is that of whole batches then
 
 trained = functools.partial(train, sets=SETS, parallel="examples")
 assert_same = functools.partial(on_ranks.assert_same, sets=SETS, parallel="examples")
@@ -123,8 +124,9 @@ def image_sets(name):
 @pytest.mark.parametrize("name", [*filter(fits, image_cases.CASES)])
 def test_networks_of_images(name):
     raw, sets = image_sets(name)
-    shards = on_ranks.assert_same(raw=raw, sets=sets, parallel="examples", clip=0.5, optimizer="momentum")
-    whole = train(1, raw, sets, parallel="none", clip=0.5, optimizer="momentum")
+    settings = {"raw": raw | IN_ORDER, "sets": sets, "clip": 0.5, "optimizer": "momentum"}
+    shards = on_ranks.assert_same(parallel="examples", **settings)
+    whole = train(1, parallel="none", **settings)
     assert shards.totals == pytest.approx(whole.totals, rel=1e-5)
     for (_, found), (array, wanted) in zip(shards.network.arrays(), whole.network.arrays(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5, err_msg=array)
@@ -157,7 +159,7 @@ def test_what_is_frozen_stays_as_it_is():
 @pytest.mark.parametrize("name", [None, *LAYERS])
 @pytest.mark.parametrize("options", [{}, {"clip": 0.01}, {"clip": 0.01, "accumulate": 2}, {"compat": "dsstne"}])
 def test_it_is_the_training_of_whole_batches_but_for_rounding(name, options):
-    raw = LAYERS[name] if name else PLAIN
+    raw = (LAYERS[name] if name else PLAIN) | IN_ORDER
     whole = train(1, raw, SETS, parallel="none", optimizer="momentum", l2=1e-3, **options)
     shards = trained(4, raw, optimizer="momentum", l2=1e-3, **options)
     assert shards.totals == pytest.approx(whole.totals, rel=1e-5)

@@ -1,6 +1,6 @@
 """Pictures are changed by chance as the docstring says, with the same bits however a training comes to a step."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
 from nnlib.model.augmentation import augment, augmented, change
 from nnlib.model.batches import batch_of
-from nnlib.model.examples import examples_of, resolve
+from nnlib.model.examples import Examples, examples_of, resolve
 from nnlib.spec.network import parse_network
 from nnlib.util.threads import map_in_turn, workers
 from tests.nnlib.samples import bits, network_of
@@ -63,7 +63,10 @@ def test_without_anything_to_change_the_examples_stay_where_they_are():
     sets = sets_of()
     spec = resolve(parse_network(raw_of(), "n"), sets, "d")
     examples, rows = examples_of(spec, sets, "d"), np.arange(3)
-    assert augment(spec, examples, rows, 1, 1) == (examples, rows)
+    for some in (slice(None), slice(1, 3), slice(3, 3)):
+        found, mine = augment(spec, examples, rows, 1, 1, some=some)
+        assert found is examples
+        np.testing.assert_array_equal(mine, rows[some])
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
@@ -84,6 +87,48 @@ def test_crop_and_flip_move_and_mirror(dtype):
         seen.add(found[0])
     assert len(seen) > 25 and {flip for *_, flip in seen} == {1, -1}
     np.testing.assert_array_equal(targets, changed(sets)[1])
+
+
+@dataclass(frozen=True)
+class Noting(Examples):
+    """Examples that note which of them were taken."""
+
+    taken: list[int] = field(default_factory=list)
+
+    def take(self, rows):
+        self.taken.extend(rows.tolist())
+        return super().take(rows)
+
+
+@pytest.mark.parametrize("some", [slice(0, 50), slice(0, 7), slice(21, 28), slice(42, 60), slice(56, 63)])
+@pytest.mark.parametrize("how", [{"Crop": 2, "Flip": True}, {"Colour": 0.2}, {"Crop": 1, "Mixup": 0.4}])
+@pytest.mark.parametrize("kind", ["one each", "valued", "dense"])
+def test_some_of_a_batch_are_what_they_are_in_the_whole_and_no_others_are_read(kind, how, some):
+    rows = from_rows([[0, 1], [2]] * (COUNT // 2), CLASSES)
+    targets = {
+        "one each": None,
+        "valued": Csr(rows.indptr, rows.indices, CLASSES, np.linspace(0.5, 1, rows.nonzeros, dtype=np.float32)),
+        "dense": Dense(np.random.default_rng(1).random((COUNT, CLASSES), np.float32)),
+    }[kind]
+    sets = sets_of(targets=targets)
+    sets["y"] = replace(sets["y"], weights=np.linspace(0.5, 2, COUNT).astype(np.float32))
+    spec = resolve(parse_network(raw_of(**how), "n"), sets, "d")
+    examples = Noting(examples_of(spec, sets, "d").sets)
+    order = np.random.default_rng(2).permutation(COUNT)
+    whole = batch_of(spec, *augment(spec, examples, order, 5, 3))
+    examples.taken.clear()
+    found, mine = augment(spec, examples, order, 5, 3, some=some)
+    taken, wanted = list(examples.taken), order[some].tolist()
+    part = batch_of(spec, found, mine)
+    np.testing.assert_array_equal(part.inputs[0], whole.inputs[0][some])
+    one, all_of_them = part.targets[1], whole.targets[1]
+    if one.columns is None:
+        np.testing.assert_array_equal(one.dense, all_of_them.dense[some])
+    else:
+        np.testing.assert_array_equal(one.columns.toarray(), all_of_them.columns.toarray()[some])
+    np.testing.assert_array_equal(one.weights, all_of_them.weights[some])
+    assert len(set(taken)) == len(taken) and set(wanted) <= set(taken)
+    assert len(taken) <= 2 * len(wanted) if "Mixup" in how else taken == wanted
 
 
 @pytest.mark.parametrize("channels", [1, 3])

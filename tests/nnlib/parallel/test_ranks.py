@@ -244,6 +244,15 @@ def test_data_that_stay_in_files_are_read_by_the_ranks(backends, tmp_path):
     write_data(file, Data(tuple(dataclasses.replace(SETS[name], name=name) for name in ("x", "y", "v"))))
     left = {found.name: found for found in open_data([file, file], limit_bytes=0).sets}
     assert fit(backends(2), sets=left) == fit(backends(1), sets=left)
+    network = network_of(dict(NOISY), left)
+    engine = backends(2).engine(network, examples_of(network.spec, left, "d"), SETTINGS)
+    before = [facts["read"] for facts in engine.facts()]
+    engine.begin_epoch(0.0)
+    for batch in engine.batches([np.arange(20)]):
+        engine.run(batch)
+    read = [facts["read"] - earlier for facts, earlier in zip(engine.facts(), before, strict=True)]
+    rows = [SETS[name].rows for name in ("x", "y", "v")]  # by items: all of them, the file's one block of each
+    assert read == [sum(x.nbytes for one in rows for x in (one.indptr, one.indices, one.values) if x is not None)] * 2
 
 
 def test_what_ranks_take_and_send_can_be_asked(backends):

@@ -11,7 +11,7 @@ import pytest
 from nnlib.data.file import write_data
 from nnlib.data.rows import Csr, Dense, Joined, from_rows
 from nnlib.data.sets import Data, DataSet
-from nnlib.data.stream import open_data
+from nnlib.data.stream import Cache, open_data
 from nnlib.errors import DataError
 from nnlib.model.examples import Examples
 from nnlib.parallel.sharing import describe, mapped, restore, share
@@ -24,7 +24,7 @@ def through(examples):
     plain, arrays = describe(examples)
     with share(arrays) as (places, memory):
         found = mapped(places, os.dup(memory))
-    return restore(plain, found, 1 << 20), found
+    return restore(plain, found, Cache(1 << 20)), found
 
 
 def assert_same(one, other):

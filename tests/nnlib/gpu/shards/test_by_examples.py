@@ -27,7 +27,7 @@ from nnlib.optim.rules import RULES
 from nnlib.shards.collectives import Collectives
 from nnlib.shards.tree import RANKS
 from tests.kernels.standin import Cupy, write_kernels
-from tests.nnlib.cpu.test_by_examples import COUNT, LAYERS, PLAIN, SETS, ask, fits, image_sets
+from tests.nnlib.cpu.test_by_examples import COUNT, IN_ORDER, LAYERS, PLAIN, SETS, ask, fits, image_sets
 from tests.nnlib.gpu.test_parity import TOLERANCE
 from tests.nnlib.image_cases import CASES
 from tests.nnlib.samples import network_of
@@ -83,23 +83,24 @@ def test_every_optimizer(optimizer):
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize("over", [on_gpus, over_host])
 def test_clipped(over, accumulate):
-    settings = {"clip": 0.05, "accumulate": accumulate, "optimizer": "momentum"}
+    settings = {"raw": PLAIN | IN_ORDER, "clip": 0.05, "accumulate": accumulate, "optimizer": "momentum"}
     found = assert_same(opened=over, **settings)
-    assert_near(found, trained.train(1, PLAIN, SETS, parallel="examples", **settings))
-    assert_near(found, trained.train(1, PLAIN, SETS, parallel="none", **settings))
+    assert_near(found, trained.train(1, sets=SETS, parallel="examples", **settings))
+    assert_near(found, trained.train(1, sets=SETS, parallel="none", **settings))
 
 
 @pytest.mark.parametrize("batch", [1, 3, 7, 9, 31, 45])
 def test_batches_of_every_size(batch):
     """Down to less than an example a shard."""
-    found = assert_same(ranks=(1, 2, 8), batch=batch, optimizer="sgd", epochs=1)
-    assert_near(found, trained.train(1, PLAIN, SETS, parallel="none", batch=batch, optimizer="sgd", epochs=1))
+    settings = {"raw": PLAIN | IN_ORDER, "batch": batch, "optimizer": "sgd", "epochs": 1}
+    found = assert_same(ranks=(1, 2, 8), **settings)
+    assert_near(found, trained.train(1, sets=SETS, parallel="none", **settings))
 
 
 @pytest.mark.parametrize("compat", ["", "dsstne"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_of_every_kind(name, compat):
-    settings = {"raw": LAYERS[name], "compat": compat, "clip": 0.02, "optimizer": "nesterov", "l2": 1e-3}
+    settings = {"raw": LAYERS[name] | IN_ORDER, "compat": compat, "clip": 0.02, "optimizer": "nesterov", "l2": 1e-3}
     found = assert_same(ranks=(1, 4, 8), **settings)
     assert_near(found, trained.train(1, sets=SETS, parallel="none", **settings))
 
@@ -112,15 +113,16 @@ def test_an_update_of_few_examples_with_shared_weights():
 
 def test_weights_of_examples():
     sets = SETS | {"y": dataclasses.replace(SETS["y"], weights=np.linspace(0.5, 2, COUNT).astype(np.float32))}
-    found = assert_same(ranks=(1, 4), sets=sets, optimizer="sgd")
-    assert_near(found, trained.train(1, PLAIN, sets, parallel="none", optimizer="sgd"))
-    assert found.sha256 != train(1, optimizer="sgd").sha256
+    settings = {"raw": PLAIN | IN_ORDER, "optimizer": "sgd"}
+    found = assert_same(ranks=(1, 4), sets=sets, **settings)
+    assert_near(found, trained.train(1, sets=sets, parallel="none", **settings))
+    assert found.sha256 != train(1, **settings).sha256
 
 
 @pytest.mark.parametrize("name", [*filter(fits, CASES)])
 def test_networks_of_images(name):
     raw, sets = image_sets(name)
-    settings = {"raw": raw, "sets": sets, "clip": 0.5, "optimizer": "momentum", "epochs": 1}
+    settings = {"raw": raw | IN_ORDER, "sets": sets, "clip": 0.5, "optimizer": "momentum", "epochs": 1}
     assert_near(assert_same(ranks=(1, 8), **settings), trained.train(1, parallel="none", **settings), 1e-5)
 
 
