@@ -79,7 +79,7 @@ def render_figures(results: Results) -> str:
     regret = "regret as a part of the peer's: Optuna's TPE, rounds, 60 trials"
     million = "generate, 1,000 regions x 100 rounds x 10 = 1,000,000 trials"
     pairs, tiles = "Adam, bf16 on AVX-512 (peer", "Adam, bf16 on AMX (peer"
-    zen, amx = "train_bf16-amd-avx512", "train_bf16-intel-amx"
+    zen, amx = "train_bf16-amd-zen5", "train_bf16-intel-amx"
     lists = "ndcg@20, all countries (peer: floor)"
     lines = (
         f"Better lists: NDCG@20 {figure('study', lists)} for customers of 41 countries, recent popularity "

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, emit, has, ir
+from nnlib.compiled.rows import copy
 from nnlib.compiled.vectors import (
+    BITS,
     INT,
     LONG,
     NOTHING,
@@ -24,6 +26,7 @@ from nnlib.compiled.vectors import (
     Builder,
     Value,
     load,
+    load_some,
     pick,
     plus,
     repeat,
@@ -37,6 +40,7 @@ Bits = NDArray[Any]
 HAVE_PAIRS = has("avx512bf16")
 ROWS, VECTORS, LANES = 8, 2, 16  # of a tile of sums, and numbers in a vector
 WIDTH = VECTORS * LANES
+TOGETHER = 8  # pairs of rows that are laid out together: they stay in the cache while panel after panel takes a part
 
 
 @compile_loop
@@ -68,13 +72,25 @@ class _Bfloat(ir.Type):  # type: ignore[misc]
 
 
 PAIRS, WORDS, HALVES = (
-    ir.VectorType(kind, count) for kind, count in ((_Bfloat(), 2 * LANES), (INT, LANES), (SHORT, LANES))
+    ir.VectorType(kind, count) for kind, count in ((_Bfloat(), 2 * LANES), (INT, LANES), (SHORT, 2 * LANES))
 )
 
 
 def _load(builder: Builder, address: Value, kind: Any) -> Value:
     """Load words from wherever a bfloat16 number may stand."""
     return builder.load(builder.inttoptr(address, ir.PointerType(kind)), align=2)
+
+
+def _load_lanes(builder: Builder, address: Value, lanes: Value) -> Value:
+    """Load the numbers of a vector whose bits are set in `lanes`; the others are 0."""
+    return load_some(builder, address, builder.bitcast(builder.trunc(lanes, SHORT), BITS))
+
+
+def _round_two(builder: Builder, low: Value, high: Value) -> Value:
+    """Return two vectors of numbers rounded to bfloat16, one after the other."""
+    kind = ir.FunctionType(PAIRS, [VECTOR, VECTOR])
+    convert = builder.module.declare_intrinsic("llvm.x86.avx512bf16.cvtne2ps2bf16.512", fnty=kind)
+    return builder.call(convert, [high, low])
 
 
 def _tile(rows: int) -> Callable[..., None]:
@@ -104,20 +120,42 @@ def _tile(rows: int) -> Callable[..., None]:
     return emit(write)
 
 
+def _round_row() -> Callable[..., None]:
+    def write(builder: Builder, source: Value, target: Value, vectors: Value, lanes: Value, *_: Value) -> None:
+        def put(number: Value, low: Value, high: Value) -> None:
+            words = builder.bitcast(_round_two(builder, low, high), WORDS)
+            store(builder, words, builder.add(target, builder.mul(number, LONG(4 * LANES))))
+
+        def step(number: Value, _: list[Value]) -> list[Value]:
+            here = builder.add(source, builder.mul(number, LONG(8 * LANES)))
+            put(number, load(builder, here), load(builder, plus(builder, here, LANES)))
+            return []
+
+        repeat(builder, vectors, [], step)
+        here = builder.add(source, builder.mul(vectors, LONG(8 * LANES)))
+        with builder.if_then(builder.icmp_signed("!=", lanes, LONG(0))):
+            rest = _load_lanes(builder, here, lanes)
+            further = _load_lanes(builder, plus(builder, here, LANES), builder.lshr(lanes, LONG(LANES)))
+            put(vectors, rest, further)
+
+    return emit(write)
+
+
 def _zip() -> Callable[..., None]:
     def write(
-        builder: Builder, source: Value, apart: Value, target: Value, pairs: Value, pitch: Value, *_: Value
+        builder: Builder, source: Value, apart: Value, target: Value, pairs: Value, pitch: Value, lanes: Value
     ) -> None:
+        across = ir.Constant(
+            ir.VectorType(INT, 2 * LANES), [lane + LANES * odd for lane in range(LANES) for odd in (0, 1)]
+        )
+
         def step(pair: Value, _: list[Value]) -> list[Value]:
             first = builder.add(source, builder.mul(pair, builder.shl(apart, LONG(1))))
-            here = builder.add(target, builder.mul(pair, pitch))
-            for n in range(VECTORS):
-                low, high = (
-                    builder.zext(_load(builder, builder.add(address, LONG(2 * LANES * n)), HALVES), WORDS)
-                    for address in (first, builder.add(first, apart))
-                )
-                words = builder.or_(low, builder.shl(high, ir.Constant(WORDS, [16] * LANES)))
-                store(builder, words, plus(builder, here, n * LANES))
+            even = _load_lanes(builder, first, lanes)
+            odd = _load_lanes(builder, builder.add(first, apart), builder.lshr(lanes, LONG(LANES)))
+            rounded = builder.bitcast(_round_two(builder, even, odd), HALVES)
+            mixed = builder.shuffle_vector(rounded, ir.Constant(HALVES, ir.Undefined), across)
+            store(builder, builder.bitcast(mixed, WORDS), builder.add(target, builder.mul(pair, pitch)))
             return []
 
         repeat(builder, pairs, [], step)
@@ -126,10 +164,18 @@ def _zip() -> Callable[..., None]:
 
 
 def _transpose() -> Callable[..., None]:
-    def write(builder: Builder, source: Value, apart: Value, target: Value, *_: Value) -> None:
-        rows = [_load(builder, builder.add(source, builder.mul(apart, LONG(n))), WORDS) for n in range(LANES)]
+    def write(
+        builder: Builder, source: Value, apart: Value, target: Value, pitch: Value, used: Value, lanes: Value
+    ) -> None:
+        rows = []
+        for n in range(LANES):
+            here = builder.add(source, builder.mul(apart, LONG(n)))
+            some = builder.select(builder.icmp_signed("<", LONG(n), used), lanes, LONG(0))
+            low = _load_lanes(builder, here, some)
+            high = _load_lanes(builder, plus(builder, here, LANES), builder.lshr(some, LONG(LANES)))
+            rows.append(builder.bitcast(_round_two(builder, low, high), WORDS))
         for n, words in enumerate(turned(builder, rows)):
-            store(builder, words, builder.add(target, LONG(4 * WIDTH * n)))
+            store(builder, words, builder.add(target, builder.mul(pitch, LONG(n))))
 
     return emit(write)
 
@@ -138,80 +184,80 @@ if HAVE_PAIRS:
     # (a, strides, b, pairs, z, pitch): z[row, j] = sum over pairs of a[row] b[j]; words of a are strides[0] bytes from
     # row to row and strides[1] from pair to pair, those of b are a panel, rows of z are `pitch` numbers apart.
     _sum_rows, _sum_row = _tile(ROWS), _tile(1)
-    # (source, apart, target, 0, 0, 0): 16 words of 16 rows, `apart` bytes from row to row, become 16 rows of a panel.
-    _turn = _transpose()
-    # (source, apart, target, pairs, pitch, 0): WIDTH numbers of each two rows, `apart` bytes from row to row, become
-    # words; these rows are `pitch` bytes apart.
+    # (source, target, vectors, lanes, 0, 0): a row of numbers, rounded; two vectors at a time, and those of the last
+    # two whose bits are set in `lanes`, the second's in the upper half. Zeros fill it up to two vectors.
+    _round = _round_row()
+    # (source, apart, target, pairs, pitch, lanes): LANES numbers of each two rows, `apart` bytes from row to row,
+    # become words; these rows are `pitch` bytes apart. Lanes whose bits are not set count as 0; an odd row's are the
+    # upper ones.
     _join = _zip()
+    # (source, apart, target, pitch, used, lanes): 2 LANES numbers of so many rows become LANES rows of words.
+    _turn = _transpose()
 
     @compile_loop
-    def pair_rows(numbers: Bits, stride: int, k: int, columns: int, out: Bits) -> None:
+    def round_rows(source: int, stride: int, k: int, out: Bits) -> None:
+        """Write float32 rows of k numbers, `stride` bytes apart from address `source` on, to `out` (n, more), rounded.
+
+        `out` is uint16, and its rows are as long as whole vectors of such; what follows k is 0.
+        """
+        rest = k % (2 * LANES)
+        for row in range(out.shape[0]):
+            _round(source + row * stride, out[row].ctypes.data, k // (2 * LANES), (1 << rest) - 1, 0, 0)
+
+    @compile_loop
+    def pair_rows(source: int, stride: int, k: int, columns: int, out: Bits) -> None:
         """Write words (k, columns) to `out` (panels, pairs, width), a panel for so many columns; zeros fill it up.
 
-        Row i of `numbers`, bfloat16 in one dimension, starts at i * stride.
+        Row i of the float32 numbers starts `stride` * i bytes from address `source`; the width is one of whole vectors.
         """
         panels, pairs, width = out.shape
-        source, words = numbers.ctypes.data, out.ctypes.data
-        for panel in range(panels):
-            for begin in range(0, width, WIDTH):
-                low = panel * width + begin
-                used = max(0, min(WIDTH, min(columns, (panel + 1) * width) - low))
-                whole = k // 2 if used == WIDTH else 0
-                target = words + 4 * (panel * pairs * width + begin)
-                _join(source + 2 * low, 2 * stride, target, whole, 4 * width, 0)
-                for pair in range(whole, pairs):
-                    for j in range(min(WIDTH, width - begin)):
-                        place, word = 2 * pair * stride + low + j, np.uint32(0)
-                        if j < used:
-                            word = np.uint32(numbers[place])
-                            if 2 * pair + 1 < k:
-                                word |= np.uint32(numbers[place + stride]) << np.uint32(16)
-                        out[panel, pair, begin + j] = word
+        for first in range(0, pairs, TOGETHER):
+            whole = min(TOGETHER, k // 2 - first)
+            here, words = source + 2 * first * stride, out.ctypes.data + 4 * first * width
+            for low in range(0, panels * width, LANES):
+                target = words + 4 * (low // width * pairs * width + low % width)
+                lanes = (1 << max(0, min(LANES, columns - low))) - 1
+                _join(here + 4 * low, stride, target, whole, 4 * width, lanes | lanes << LANES)
+                if first + whole < min(pairs, first + TOGETHER):  # an odd row comes last
+                    _join(here + 4 * low + 2 * whole * stride, stride, target + 4 * whole * width, 1, 0, lanes)
 
     @compile_loop
-    def pair_columns(numbers: Bits, stride: int, k: int, columns: int, out: Bits) -> None:
-        """Write words (k, columns) to `out` (panels, pairs, WIDTH) as `pair_rows`.
-
-        Column i of `numbers`, bfloat16 in one dimension, starts at i * stride.
-        """
+    def pair_columns(source: int, stride: int, k: int, columns: int, out: Bits) -> None:
+        """Write words (k, columns) to `out` as `pair_rows`; column i starts `stride` * i bytes from `source`."""
         panels, pairs, width = out.shape
-        source, words = numbers.ctypes.data, out.ctypes.data
+        room = np.empty((LANES, LANES), np.uint32)
         for panel in range(panels):
             for begin in range(0, width, LANES):
                 low = panel * width + begin
                 used = max(0, min(LANES, columns - low))
-                whole = k // (2 * LANES) * LANES if used == LANES else 0
-                for pair in range(0, whole, LANES):
-                    target_words = words + 4 * ((panel * pairs + pair) * width + begin)
-                    _turn(source + 2 * (low * stride + 2 * pair), 2 * stride, target_words, 0, 0, 0)
-                for pair in range(whole, pairs):
-                    target = out[panel, pair, begin : begin + LANES]
-                    for j in range(used):
-                        place = (low + j) * stride + 2 * pair
-                        target[j] = numbers[place]
-                        if 2 * pair + 1 < k:
-                            target[j] |= np.uint32(numbers[place + 1]) << np.uint32(16)
-                    target[used:] = 0
+                for pair in range(0, pairs, LANES):
+                    begins, rows = source + low * stride + 8 * pair, min(LANES, pairs - pair)
+                    lanes = (1 << min(2 * LANES, k - 2 * pair)) - 1
+                    if rows == LANES:
+                        target = out.ctypes.data + 4 * ((panel * pairs + pair) * width + begin)
+                        _turn(begins, stride, target, 4 * width, used, lanes)
+                    else:
+                        _turn(begins, stride, room.ctypes.data, 4 * LANES, used, lanes)
+                        out[panel, pair:pairs, begin : begin + LANES] = room[:rows]
 
     @compile_loop
-    def multiply_pairs(a: int, strides: Bits, b: Bits, n: int, m: int, pitch: int, out: Bits, tile: Bits) -> None:
-        """Write a (n, k) times b (k, m) to float32 `out`, in one dimension, whose rows are `pitch` numbers apart.
+    def multiply_pairs(a: int, strides: Bits, b: Bits, n: int, m: int, pitch: int, out: int, tile: Bits) -> None:
+        """Write a (n, k) times b (k, m) to float32 numbers at address `out`, whose rows are `pitch` numbers apart.
 
         `a` is the address of words as `strides` say, b (panels, pairs, WIDTH) of `pair_rows`, `tile` room for one.
         """
         rows = ROWS if n >= ROWS else 1
-        whole, room, apart_a, words = out.ctypes.data, tile.ctypes.data, strides.ctypes.data, b.ctypes.data
+        room, apart_a, words = tile.ctypes.data, strides.ctypes.data, b.ctypes.data
         pairs = b.shape[1]
         for panel in range(b.shape[0]):
             low = panel * WIDTH
             used = min(WIDTH, m - low)
             for start in range(0, n, rows):
                 row = min(start, n - rows)  # the last tile overlaps the one before it, with the same sums
-                z, apart = (whole + 4 * (row * pitch + low), pitch) if used == WIDTH else (room, WIDTH)
+                z, apart = (out + 4 * (row * pitch + low), pitch) if used == WIDTH else (room, WIDTH)
                 if rows == ROWS:
                     _sum_rows(a + row * strides[0], apart_a, words + 4 * panel * pairs * WIDTH, pairs, z, apart)
                 else:
                     _sum_row(a + row * strides[0], apart_a, words + 4 * panel * pairs * WIDTH, pairs, z, apart)
                 for i in range(rows if used < WIDTH else 0):
-                    place = (row + i) * pitch + low
-                    out[place : place + used] = tile[i * WIDTH : i * WIDTH + used]
+                    copy(room + 4 * i * WIDTH, out + 4 * ((row + i) * pitch + low), used, 0, 0, 0)

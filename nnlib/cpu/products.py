@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu import mkl
 from nnlib.cpu.scratch import SCRATCH
-from nnlib.ops.bf16 import Halves, from_bf16, to_bf16
+from nnlib.ops.bf16 import from_bf16, to_bf16
 from nnlib.util.arrays import Floats
 
 CPU_INFO = Path("/proc/cpuinfo")
 PAIRED = "bf16 products"  # among the versions of a result
-Factor = NDArray[Any]
+Factor = Any  # a matrix as one side of a product
 
 
 class Products(Protocol):
@@ -61,6 +61,65 @@ class Rounded(Float32):
         return from_bf16(to_bf16(x))
 
 
+class Pairs:
+    """A matrix of float32 numbers as a factor, rounded and laid out once for each side of a product that it is on.
+
+    Whoever has it does not change the numbers. Several threads may ask at once; each then lays it out.
+    """
+
+    __slots__ = ("_by_rows", "_left", "_memory", "_right", "shape", "x")
+
+    def __init__(self, x: Floats, memory: str = "") -> None:
+        apart = x.strides
+        if x.itemsize not in apart:
+            x, apart = (copy := np.ascontiguousarray(x)), copy.strides
+        self.x, self.shape, self._memory = x, x.shape, memory
+        self._by_rows = apart[1] == x.itemsize
+        self._left: tuple[NDArray[Any], NDArray[np.int64]] | None = None
+        self._right: NDArray[np.uint32] | None = None
+
+    @property
+    def T(self) -> Pairs:  # noqa: N802 (NumPy's name)
+        """The factor transposed."""
+        return Pairs(self.x.T, f"{self._memory}, turned" if self._memory else "")
+
+    def __getitem__(self, place: Any) -> Pairs:
+        """Return a part of the factor."""
+        return Pairs(self.x[place])
+
+    def left(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return words of the left factor (n, k), and how many bytes lie between rows and between pairs."""
+        if self._left is None:
+            assert LOOPS is not None, "who asks for it has looked"
+            (n, k), bf16 = self.shape, LOOPS.bf16
+            if self._by_rows:
+                words: NDArray[Any] = self._get("left", (n, -(-k // bf16.WIDTH) * bf16.WIDTH), np.uint16)
+                bf16.round_rows(self.x.ctypes.data, self.x.strides[0], k, words)
+                self._left = words, np.array((words.strides[0], 2 * words.itemsize))
+            else:
+                room = -(-n // bf16.LANES) * bf16.LANES
+                words = self._get("left", (1, (k + 1) // 2, room), np.uint32)
+                bf16.pair_rows(self.x.ctypes.data, self.x.strides[1], k, n, words)
+                self._left = words, np.array((words.itemsize, words.strides[1]))
+        return self._left
+
+    def right(self) -> NDArray[np.uint32]:
+        """Return words of the right factor (k, m) in panels; see `compiled.bf16.pair_rows`."""
+        if self._right is None:
+            assert LOOPS is not None
+            (k, m), bf16 = self.shape, LOOPS.bf16
+            panels = self._get("right", (-(-m // bf16.WIDTH), (k + 1) // 2, bf16.WIDTH), np.uint32)
+            pair, stride = (
+                (bf16.pair_rows, self.x.strides[0]) if self._by_rows else (bf16.pair_columns, self.x.strides[1])
+            )
+            pair(self.x.ctypes.data, stride, k, m, panels)
+            self._right = panels
+        return self._right
+
+    def _get(self, side: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        return SCRATCH.get(f"{side} {self._memory}", shape, dtype) if self._memory else np.empty(shape, dtype)
+
+
 class Paired:
     """Products of bfloat16 numbers by AVX-512's instructions, compiled; see `compiled.bf16`.
 
@@ -69,11 +128,11 @@ class Paired:
 
     versions: Mapping[str, str] = {PAIRED: "avx512"}
 
-    def factor(self, x: Floats, memory: str = "") -> Halves:
+    def factor(self, x: Floats, memory: str = "") -> Pairs:
         """See `Products`."""
-        return mkl.round_factor(x, memory)
+        return Pairs(x, memory)
 
-    def multiply(self, a: Halves, b: Halves, out: Floats | None = None) -> Floats:
+    def multiply(self, a: Pairs, b: Pairs, out: Floats | None = None) -> Floats:
         """See `Products`."""
         assert LOOPS is not None, "who asks for it has looked"
         (n, k), m = a.shape, b.shape[1]
@@ -82,39 +141,11 @@ class Paired:
         if not (n and k and m):
             out[...] = 0
             return out
-        pairs = (k + 1) // 2
-        words, strides = _left_words(a, pairs)
-        panels = SCRATCH.get("right", (-(-m // LOOPS.bf16.WIDTH), pairs, LOOPS.bf16.WIDTH), np.uint32)
-        _lay(b, panels)
-        tile = SCRATCH.get("tile", (LOOPS.bf16.ROWS * LOOPS.bf16.WIDTH,), np.float32)
-        flat, pitch = mkl.flatten(out)
-        LOOPS.bf16.multiply_pairs(words.ctypes.data, np.array(strides), panels, n, m, pitch, flat, tile)
+        (words, strides), bf16 = a.left(), LOOPS.bf16
+        tile = SCRATCH.get("tile", (bf16.ROWS * bf16.WIDTH,), np.float32)
+        pitch = out.strides[0] // out.itemsize
+        bf16.multiply_pairs(words.ctypes.data, strides, b.right(), n, m, pitch, out.ctypes.data, tile)
         return out
-
-
-def _left_words(a: Halves, pairs: int) -> tuple[NDArray[Any], tuple[int, int]]:
-    """Return where the words of a left factor (n, k) begin, and how many bytes lie between rows and between pairs."""
-    n, k = a.shape
-    if a.strides[1] != a.itemsize:
-        words = SCRATCH.get("left", (1, pairs, n), np.uint32)
-        _lay(a.T, words)
-        return words, (words.itemsize, n * words.itemsize)
-    if k % 2:
-        filled = SCRATCH.get("left by rows", (n, k + 1), np.uint16)
-        filled[:, :k], filled[:, k] = a, 0
-        a = filled
-    return a, (a.strides[0], 2 * a.itemsize)
-
-
-def _lay(x: Halves, out: NDArray[np.uint32]) -> None:
-    """Lay out a factor (k, columns) as words in panels; see `compiled.bf16.pair_rows`."""
-    assert LOOPS is not None
-    by_rows = x.strides[1] == x.itemsize
-    numbers, stride = mkl.flatten(x if by_rows else x.T)
-    if by_rows:
-        LOOPS.bf16.pair_rows(numbers, stride, len(x), x.shape[1], out)
-    else:
-        LOOPS.bf16.pair_columns(numbers, stride, len(x), x.shape[1], out)
 
 
 FLOAT32 = Float32()

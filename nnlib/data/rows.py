@@ -135,8 +135,11 @@ class Dense:
         return Dense(self.values[rows])
 
     def floats(self, as_input: bool, dtype: DTypeLike = np.float32) -> NDArray[Any]:
-        """Return the values as DSSTNE loads them: unsigned bytes over 256, for inputs less 0.5; bytes over 128."""
-        values = self.values.astype(dtype)
+        """Return the values as DSSTNE loads them: unsigned bytes over 256, for inputs less 0.5; bytes over 128.
+
+        Floats of the type are not copied: whoever has them does not change them.
+        """
+        values = self.values.astype(dtype, copy=False)
         if self.values.dtype == np.uint8:
             values /= 256
             if as_input:

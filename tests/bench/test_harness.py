@@ -201,6 +201,8 @@ def test_processors_are_told_apart_by_maker_generation_and_instructions():
     assert describe_processor(ZEN.format("fpu") * 2) == "AMD EPYC family 26 model 2"
     assert describe_processor("") == "?"
     found = [name_processor(ZEN.format(flags)) for flags in ("avx2 avx512f", "avx2", "avx2 avx512f amx_bf16", "fpu")]
-    assert found == ["amd-avx512", "amd-avx2", "amd-amx", "amd-narrow"]
+    assert found == ["amd-zen5", "amd-avx2", "amd-amx", "amd-narrow"]
+    one = "vendor_id : AuthenticAMD\ncpu family : {}\nflags : avx512f\n"
+    assert [name_processor(one.format(family)) for family in (25, 26, 27)] == ["amd-zen4", "amd-zen5", "amd-avx512"]
     assert name_processor("vendor_id : GenuineIntel\nflags : amx_bf16\n") == "intel-amx"
     assert name_processor("") == "other-narrow"

@@ -96,4 +96,4 @@ def _name(work: Work) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, TrainCpu, FULL, QUICK))
+    sys.exit(main(BENCH, TrainCpu, FULL, QUICK, merged=True))

@@ -163,6 +163,20 @@ def test_a_sum_of_pairs_does_not_depend_on_where_it_stands():
 
 
 @pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
+def test_a_factor_is_laid_out_once_for_each_side_and_in_memory_with_a_name_again():
+    ours, x = Paired(), np.arange(6, dtype=np.float32).reshape(2, 3)
+    factor = ours.factor(x)
+    ours.multiply(factor, ours.factor(x.T))
+    words, panels = factor.left(), factor.right()
+    ours.multiply(ours.factor(x.T), factor)
+    assert factor.left() is words and factor.right() is panels
+    np.testing.assert_array_equal(from_bf16(words[0])[:, :4], np.pad(x, ((0, 0), (0, 1))))
+    np.testing.assert_array_equal(from_bf16(panels.view(np.uint16)[0, 0, :6]), [0, 3, 1, 4, 2, 5])
+    named, other = ours.factor(x, "weights").right(), ours.factor(2 * x, "weights").right()
+    assert named.base is other.base is not ours.factor(x, "delta").right().base
+
+
+@pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
 def test_what_is_not_finite_stays_so_in_products_of_pairs():
     a, b = np.ones((9, 5), np.float32), np.ones((5, 33), np.float32)
     a[2, 4], a[3, 0], b[1, 32] = np.nan, np.inf, np.nan
