@@ -165,7 +165,8 @@ def _train(arguments: argparse.Namespace) -> int:
     if note := precision_note(task.device, settings.precision):
         tell(note)
     if is_verbose():
-        print(describe_compute_plan(task.network, task.examples, threads, backend_of(task.device)), file=sys.stderr)
+        backend, batch = backend_of(task.device), task.settings.batch
+        print(describe_compute_plan(task.network, task.examples, threads, backend, batch), file=sys.stderr)
     stop, every = Stop(), arguments.checkpoint_every or fit.SAVE_EVERY
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
     try:

@@ -24,7 +24,7 @@ from nnlib.ops.limits import limit_norms, sparseness_gradient, sparseness_penalt
 from nnlib.ops.targets import Targets
 from nnlib.spec.types import Edge, LayerKind, LayerType
 from nnlib.util.arrays import Floats
-from nnlib.util.threads import consume
+from nnlib.util.threads import choose_threads, consume
 
 
 def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], sink: Sink) -> float:
@@ -140,7 +140,7 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
                 rows, gradient = touched.gradient(delta, low)
                 sink.touched(edge.owner, 0, rows, gradient)
 
-            consume(forward.each(share, touched.shares))
+            consume(choose_threads(forward.each, x.nnz * w.shape[1])(share, touched.shares))
     elif edge.transposed:
         factor = products.factor(delta)
         below = products.multiply(factor, products.factor(w, "weights")) if learning else None
@@ -154,7 +154,8 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
                 products.multiply(factor, products.factor(w[low:high], "weights").T, below[:, low:high])
             sink.rows(edge.owner, low, products.multiply(inputs[:, low:high].T, factor))
 
-        consume(forward.each(piece, range(0, x.shape[1], PIECE)))
+        each = choose_threads(forward.each, delta.size * x.shape[1])
+        consume(each(piece, range(0, x.shape[1], PIECE)))
     sink.bias(edge.number, 0, delta.sum(axis=0))
     return below
 

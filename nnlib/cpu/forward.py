@@ -29,7 +29,7 @@ from nnlib.shards.collectives import ALONE, Collectives
 from nnlib.shards.cut import Cut, Range
 from nnlib.spec.types import Edge, LayerKind, LayerType
 from nnlib.util.arrays import Floats
-from nnlib.util.threads import Each, consume, map_in_turn
+from nnlib.util.threads import Each, choose_threads, consume, map_in_turn
 
 Matrix = Any  # what an input layer gives: sparse.csr_array, or dense Floats, (b, units)
 Keep = Callable[[int, tuple[int, int]], NDArray[np.bool_]]  # (layer number, shape) -> the units that dropout keeps
@@ -185,7 +185,8 @@ class Forward(Graph):
             def block(low: int) -> None:
                 self.biased_block(node, values, low, whole[:, low : low + width])
 
-            consume(self.each(block, range(0, node.units, width)))
+            inside = sum(values.out[edge.source].shape[1] for edge in node.edges)
+            consume(choose_threads(self.each, whole.size * inside)(block, range(0, node.units, width)))
             return whole
         z: Floats | None = None
         for edge in node.edges:
@@ -254,10 +255,11 @@ class Forward(Graph):
                 add_shards(x, w, len(part.own), z[low : low + EXAMPLES], low)
 
         if is_sparse:
-            consume(self.each(examples, range(0, len(z), EXAMPLES)))
+            each = choose_threads(self.each, x.nnz * w.shape[1])
+            consume(each(examples, range(0, len(z), EXAMPLES)))
             z = z if part is None else self.together.sum_ranks(z)
         else:
-            consume(self.each(columns, range(0, w.shape[1], PIECE)))
+            consume(choose_threads(self.each, z.size * len(w))(columns, range(0, w.shape[1], PIECE)))
         return z
 
     def output_sums(self, inputs: Mapping[int, Matrix], layer: int) -> Floats:

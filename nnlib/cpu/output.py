@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.forward import Forward, Values
@@ -24,6 +25,7 @@ from nnlib.ops.targets import Targets
 from nnlib.shards.tree import Tree
 from nnlib.spec.types import Activation, Boost, ErrorFunction
 from nnlib.util.arrays import Floats
+from nnlib.util.threads import Each, choose_threads
 
 LANES = 8  # sequences of blocks whose sums are kept apart, so that any number of threads gives the same sum
 KEPT = 8192  # SoftMax needs all sums twice; up to this many units they are kept, beyond it computed again
@@ -77,11 +79,18 @@ def blocked_error(
         shards = [starts[low : low + part.blocks] for low in range(0, len(starts), part.blocks)]
         return 0.0, _sum_shards(forward, values, forward.each(lambda n: lane(shards[n]), range(len(shards))))
     total, sums = 0.0, Belows()
-    for error, belows in forward.each(lambda n: lane(starts[n::LANES]), range(min(LANES, len(starts)))):
+    for error, belows in _each(forward, node, values)(lambda n: lane(starts[n::LANES]), range(min(LANES, len(starts)))):
         total += error
         for source, below in belows.items():
             sums[source] = below if source not in sums else np.add(sums[source], below, out=sums[source])
     return total, sums
+
+
+def _each(forward: Forward, node: Node, values: Values) -> Each:
+    """Return what does the blocks of a layer, on as many threads as its sums are worth."""
+    sources = (values.out[edge.source] for edge in node.edges)
+    entries = sum(x.nnz if sparse.issparse(x) else x.size for x in sources)
+    return choose_threads(forward.each, entries * node.units)
 
 
 def _sum_shards(forward: Forward, values: Values, lanes: Iterable[tuple[float, Belows]]) -> Belows:
@@ -244,7 +253,7 @@ def _normalizer(forward: Forward, node: Node, values: Values) -> tuple[Floats, d
             z = forward.biased_block(node, values, low, np.empty((examples, width), forward.network.dtype))
             return losses.softmax_part(z), z if keep else None
 
-    blocks = list(forward.each(block, starts))
+    blocks = list(_each(forward, node, values)(block, starts))
     kept = {low: z for low, (_, z) in zip(starts, blocks, strict=True) if z is not None}
     found = [of_block for of_block, _ in blocks]
     if part is None:

@@ -11,22 +11,27 @@ from nnlib.model.network import Layout, Network
 from nnlib.spec.geometry import is_computed, maps_of
 from nnlib.spec.types import Edge, LayerKind, NetworkSpec
 from nnlib.util.blas import find_kernels
+from nnlib.util.threads import WORTH
 
 LOOPS = {"numpy": "NumPy's loops", "numba": "compiled loops", "cupy": "kernels and cuBLAS on a GPU"}
 
 
-def describe_compute_plan(network: Network, examples: Examples, threads: int, backend: str) -> str:
-    """Return a line on the whole and one on each layer, in the order in which they are computed."""
+def describe_compute_plan(network: Network, examples: Examples, threads: int, backend: str, batch: int) -> str:
+    """Return a line on the whole and one on each layer, in the order in which they are computed.
+
+    Of several threads it says whose products are too small for them, with batches of so many examples.
+    """
     spec = network.spec
     how = "compat with DSSTNE, " if spec.compat else ""
     blas = "".join(f", OpenBLAS {kernels}" for kernels in find_kernels().values()) if backend != "cupy" else ""
     where = f"backend {backend} ({LOOPS[backend]}{blas})"
     first = f"{where}, {network.dtype}, {threads} threads, {how}{network.parameters} parameters"
     graph = Graph(network)
-    return "\n".join([first, *(f"  {_line(graph, node, examples, backend != 'cupy')}" for node in graph.nodes)])
+    rows = batch if threads > 1 and backend != "cupy" else 0
+    return "\n".join([first, *(f"  {_line(graph, node, examples, backend != 'cupy', rows)}" for node in graph.nodes)])
 
 
-def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
+def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool, rows: int) -> str:
     layer, data_set = node.layer, examples.sets.get(node.number)
     sizes = f" ({' x '.join(map(str, layer.dimensions))})" if maps_of(graph.network.spec, node.number).spatial else ""
     title = f"{layer.kind} {layer.name}: {node.units} units{sizes}"
@@ -47,7 +52,7 @@ def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
     if data_set is not None and layer.kind is LayerKind.OUTPUT:
         dense = "never made dense" if data_set.sparse else "read as they are"
         parts.append(f"targets {layer.data_set!r} are {_kind(data_set)}, {dense}")
-    parts += [_edge(graph, edge) for edge in node.edges]
+    parts += [_edge(graph, edge, rows) for edge in node.edges]
     if not node.edges:
         parts.append(f"from {', '.join(layer.sources)}")
     if node.skips:
@@ -62,7 +67,7 @@ def _describe_inputs(graph: Graph, node: Node) -> str:
     return "dense products" + (f", dropout {node.layer.dropout:g}" if node.layer.dropout else "")
 
 
-def _edge(graph: Graph, edge: Edge) -> str:
+def _edge(graph: Graph, edge: Edge, rows: int) -> str:
     spec = graph.network.spec
     source = spec.layers[edge.source]
     shared = ""
@@ -73,7 +78,8 @@ def _edge(graph: Graph, edge: Edge) -> str:
     if net.is_convolution(spec, edge):
         return f"from {source.name}: kernels over {_maps(spec, edge.source)}{shared}"
     if not net.is_sparse_input(source):
-        return f"from {source.name}: dense products{shared}"
+        work = rows * net.count_units(spec, edge.source) * net.count_units(spec, edge.target)
+        return f"from {source.name}: dense products{' on one thread' if 0 < work < WORTH else ''}{shared}"
     tables = ", a table for each block" if graph.layouts[edge.number] is Layout.BLOCKED else ""
     lazy = "and touched rows alone are updated" if net.is_lazy(spec, spec.edges[edge.owner]) else "all rows are updated"
     return f"from {source.name}: sums of weight rows{tables}, {lazy}{shared}"

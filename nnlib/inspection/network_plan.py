@@ -104,7 +104,8 @@ def describe_network_plan(plan: NetworkPlan, room: int) -> str:
         *(part for line in _sums(plan) for part in fold_text(line, room, "  ")),
         "",
     ]
-    how = describe_compute_plan(plan.network, plan.examples, plan.threads, backend_of(plan.device))
+    backend = backend_of(plan.device)
+    how = describe_compute_plan(plan.network, plan.examples, plan.threads, backend, plan.step.batch)
     lines += [part for line in how.split("\n") for part in fold_text(line, room, "    ")]
     return "\n".join([*lines, "", *_on_several(plan, room)])
 

@@ -61,6 +61,7 @@ RUNS = [
     pytest.param("sharing", str, id="sharing"),
     pytest.param("sharing.related", lacks_yahpo, id="sharing_related"),
     pytest.param("cpu.precisions --only one_images", lacks_bf16, id="train_bf16"),
+    pytest.param("cpu.steps --only small", str, id="steps"),
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("quality.precision", str, id="precision"),
     pytest.param("importing", lacks_pandas, id="importing"),

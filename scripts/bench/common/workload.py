@@ -23,6 +23,7 @@ class Work:
     kind: str
     items: int = 27278
     hidden: int = 1024
+    inside: int = 512  # units of both hidden layers of images
     batch: int = 256
     batches: int = 16  # different ones, taken in turn
     density: float = 0.005
@@ -43,7 +44,11 @@ class Work:
 
 def widths(work: Work) -> tuple[int, ...]:
     """Return the units of each layer."""
-    return (work.items, *(work.hidden,) * 3, work.items) if work.kind == AUTOENCODER else (784, 512, 512, 10)
+    return (
+        (work.items, *(work.hidden,) * 3, work.items)
+        if work.kind == AUTOENCODER
+        else (784, work.inside, work.inside, 10)
+    )
 
 
 def weights(work: Work) -> list[Any]:

@@ -31,6 +31,23 @@ def test_an_update_has_no_more_batches_than_an_epoch():
     assert plans[0].costs == plans[1].costs
 
 
+def test_products_that_are_too_small_for_several_threads_are_told():
+    dense = DataSet("x", Dense(np.ones((40, 64), np.float32)))
+    sets = {"x": dense, "y": sets_of(y=random_matrix(40, 4, 2))["y"]}
+    hidden = [{"Name": name, "N": units, "Activation": "Relu"} for name, units in (("A", 2048), ("B", 8))]
+    layers = [INPUT, *hidden, OUTPUT]
+    spec = resolve(parse_network({"Layers": layers}, "n"), sets, "d.nc")
+    examples = examples_of(spec, sets, "d.nc")
+
+    def told(threads, batch):
+        plan = plan_network(spec, examples, TrainSettings(batch=batch), threads, CPU)
+        text = " ".join(describe_network_plan(plan, 200).split())
+        return [f"from {name}: dense products on one thread" in text for name in "IAB"]
+
+    assert told(2, 32) == [False, True, True]  # 32 x 64 x 2,048 products and sums are just enough
+    assert told(2, 31) == [True, True, True] and told(1, 31) == [False] * 3
+
+
 def test_a_network_of_images_is_told_by_its_maps():
     images = DataSet("x", Dense(np.zeros((6, 192), np.uint8)), dimensions=(8, 8, 3))
     sets = {"x": images, "y": sets_of(y=random_matrix(6, 4, 1))["y"]}

@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from nnlib.util import threads
-from nnlib.util.threads import Team, consume, workers
+from nnlib.util.threads import WORTH, Team, choose_threads, consume, map_in_turn, workers
 
 
 def blas_threads():
@@ -54,6 +54,12 @@ def test_results_come_in_order_whoever_is_first(count):
         slow_first = each(lambda i: (time.sleep(0.002 * (i == 0)), i * i)[1], range(20))
         assert list(slow_first) == [i * i for i in range(20)]
         assert list(each(str, range(0))) == [] and list(each(str, iter([7]))) == ["7"]
+
+
+def test_little_work_stays_on_one_thread():
+    with workers(2) as each:
+        assert choose_threads(each, WORTH - 1) is map_in_turn
+        assert choose_threads(each, WORTH) is each
 
 
 def test_an_error_comes_in_its_place_and_ends_the_rest():

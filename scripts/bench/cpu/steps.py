@@ -1,0 +1,106 @@
+"""Where the time of a training step goes, and what a second thread brings to small, middle and wide networks.
+
+python -m scripts.bench.cpu.steps
+python -m scripts.bench.cpu.steps --only parts
+
+Each processor's results have a file of their own, in which runs of some rows put theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nnlib.cpu.products import has_amx, obstacle
+from scripts.bench.common.child import Child
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processes import ONE_THREAD, NotMeasuredError, environment, module
+from scripts.bench.common.processor import name_processor
+from scripts.bench.common.workload import AUTOENCODER, IMAGES, STEP, Work, widths
+
+BENCH = "steps"
+LONG = 600.0  # seconds that a side may take to get ready, or for a command
+NOT_SLOWER = 0.97  # of the ratio of one thread's time to that of two: two measurements of the same differ by so much
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All sizes and numbers of repeats."""
+
+    parts: Work
+    small: Work
+    middle: Work
+    wide: Work
+    rounds: int
+
+
+IMAGE = Work(IMAGES, batches=4, steps=5, warm=30)
+FULL = Sizes(
+    replace(IMAGE, steps=20, batches=16),
+    replace(IMAGE, inside=64, batch=64, steps=20),
+    replace(IMAGE, inside=256),
+    Work(AUTOENCODER, batches=4, steps=1),
+    rounds=60,
+)
+SMALL = Work(AUTOENCODER, items=4000, hidden=256, batches=4, density=0.02, steps=1)
+QUICK = Sizes(replace(FULL.parts, steps=2, warm=2), replace(FULL.small, warm=2), replace(FULL.middle, warm=2), SMALL, 3)
+
+
+class Steps(Bench[Sizes]):
+    """The rows."""
+
+    def parts(self) -> Iterator[Row]:
+        """What a step is made of, by the thread's own time."""
+        why = "compiled products of bfloat16 are for processors without AMX" if has_amx() else obstacle()
+        if why:
+            raise NotMeasuredError(why)
+        work = replace(self.sizes.parts, precision="bf16")
+        words = module("cpu.parts", work.arguments())
+        done = subprocess.run(words, env=environment(ONE_THREAD), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NotMeasuredError(done.stderr[-500:])
+        found = json.loads(done.stdout)
+        whole, floor = found.pop("a step"), found.pop("the floor")
+        found["the rest: activations, output layer, Python"] = whole - sum(found.values())
+        yield Row(f"{_name(work)}, bf16, 1 thread: a step (peer: its products at the fastest)", whole, floor, "ms")
+        for part, spent in found.items():
+            yield Row(f"{_name(work)}, bf16, 1 thread: {part}", spent, None, "ms")
+
+    def small(self) -> Iterator[Row]:
+        """A network whose products are all too small for a second thread."""
+        yield from self._two(self.sizes.small)
+
+    def middle(self) -> Iterator[Row]:
+        """One of whose products some are worth it."""
+        yield from self._two(self.sizes.middle)
+
+    def wide(self) -> Iterator[Row]:
+        """The wide autoencoder."""
+        yield from self._two(self.sizes.wide)
+
+    def _two(self, work: Work) -> Iterator[Row]:
+        for precision in ("float32",) if obstacle() else ("float32", "bf16"):
+            both = (replace(work, precision=precision, threads=2), replace(work, precision=precision))
+            with _side(both[0]) as two, _side(both[1]) as one:
+                for side in (two, one):
+                    side.answer(LONG)
+                rounds = [[side.ask(STEP, LONG)["wall"] for side in (two, one)] for _ in range(self.sizes.rounds)]
+            # The fastest rounds: other programs only slow one down.
+            faster, alone = (min(found) for found in zip(*rounds, strict=True))
+            name = f"{_name(work)}, {precision}: 2 threads (peer: 1 thread)"
+            yield Row(name, faster, alone, "ms", NOT_SLOWER, goal_is_ratio=True)
+
+
+def _side(work: Work) -> Child:
+    return Child(sys.executable, "cpu.ours", work.arguments(), env=dict.fromkeys(ONE_THREAD, str(work.threads)))
+
+
+def _name(work: Work) -> str:
+    return f"{'-'.join(map('{:,}'.format, widths(work)))}, batch {work.batch}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(f"{BENCH}-{name_processor()}", Steps, FULL, QUICK, merged=True))
