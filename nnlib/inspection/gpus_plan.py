@@ -49,14 +49,14 @@ def describe_cut(spec: NetworkSpec, settings: TrainSettings) -> Iterator[str]:
         for n, why in reasons.items():
             layer = spec.layers[n]
             yield f"  {layer.name}: {layer.units:,} units, {f'whole on each: {why}' if why else 'cut by items'}"
-    if not plan.is_cut and not why_not_by_examples(spec):
+    if not plan.is_cut and not why_not(spec, EXAMPLES):
         yield "  parallel examples would cut its batches"
 
 
-def why_not_by_examples(spec: NetworkSpec) -> str:
-    """Return why the batches of a network cannot be cut by examples; empty where they can be."""
+def why_not(spec: NetworkSpec, parallel: str) -> str:
+    """Return why a network cannot be cut by `items`, or by `examples`; empty where it can be."""
     try:
-        plan_of(spec, 1, EXAMPLES)
+        plan_of(spec, 1, parallel)
     except NnlibError as error:
         return str(error)
     return ""

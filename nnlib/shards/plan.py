@@ -6,7 +6,7 @@ model's bits are those of its plan, wherever it is trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nnlib.errors import NnlibError
@@ -55,12 +55,9 @@ def plan_of(spec: NetworkSpec, batch: int, parallel: str = "auto") -> Plan:
     reasons = why_whole(spec, batch, parallel)
     found = tuple(n for n, why in reasons.items() if not why)
     if not found and wanted == ITEMS:
-        wide = (n for n in reasons if count_units(spec, n) >= LEAST)
-        named = [f"{spec.layers[n].name}: {reasons[n]}" for n in wide]
         raise NnlibError(
-            f"parallel: 'items' cuts sparse inputs and output layers of at least {LEAST:,} units, and here is none"
-            + "".join(f"; {text}" for text in named)
-            + "; legal: auto, none"
+            f"parallel: {parallel!r} cuts sparse inputs and output layers of at least {LEAST:,} units, and here is none"
+            f"{''.join(_name_uncut(spec, reasons))}; legal: auto, {'' if _whys_together(spec) else 'examples, '}none"
         )
     return Plan(ITEMS, found) if found else Plan()
 
@@ -80,6 +77,16 @@ def why_whole(spec: NetworkSpec, batch: int, parallel: str = "auto") -> dict[int
     return reasons
 
 
+def _name_uncut(spec: NetworkSpec, reasons: Mapping[int, str]) -> Iterator[str]:
+    """Yield why wide layers are whole, and how many units the inputs and outputs have that are not wide."""
+    for n, why in reasons.items():
+        layer, units = spec.layers[n], count_units(spec, n)
+        if units >= LEAST:
+            yield f"; {layer.name}: {why}"
+        elif layer.kind is not LayerKind.HIDDEN:
+            yield f"; {layer.name} has {units:,} units"
+
+
 def _refuse_maps(spec: NetworkSpec, parallel: str) -> str:
     others = [layer for layer in spec.layers if is_computed(layer)]
     named = ", ".join(f"{layer.name} is {layer.function or layer.type}" for layer in others[:MOST_NAMED])
@@ -92,14 +99,7 @@ def _refuse_maps(spec: NetworkSpec, parallel: str) -> str:
 
 def _require_alone(spec: NetworkSpec) -> None:
     """Raise NnlibError unless each example is computed without the others of its batch, from dense data."""
-    found, fixed = [], () if spec.tuning.unfreeze_at else spec.tuning.freeze
-    for layer in spec.layers:
-        if is_sparse_input(layer):
-            found.append(f"{layer.name}: its data are sparse")
-        if layer.batch_norm and layer.name not in fixed:
-            found.append(f"{layer.name}: BatchNormalization that learns is over the whole batch")
-        if spec.sparseness_of(layer).beta:
-            found.append(f"{layer.name}: the sparseness penalty is over the whole batch")
+    found, fixed = _whys_together(spec), _fixed(spec)
     if found:
         more = f"; {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         others = "auto, none" if any(is_computed(layer) for layer in spec.layers) else "auto, items, none"
@@ -109,6 +109,24 @@ def _require_alone(spec: NetworkSpec) -> None:
             "parallel: 'examples' is for dense data and layers that compute each example alone; "
             f"{'; '.join(found[:MOST_NAMED])}{more}; legal: {others}"
         )
+
+
+def _whys_together(spec: NetworkSpec) -> list[str]:
+    """Return what keeps the examples of a batch from being computed apart."""
+    found, fixed = [], _fixed(spec)
+    for layer in spec.layers:
+        if is_sparse_input(layer):
+            found.append(f"{layer.name}: its data are sparse")
+        if layer.batch_norm and layer.name not in fixed:
+            found.append(f"{layer.name}: BatchNormalization that learns is over the whole batch")
+        if spec.sparseness_of(layer).beta:
+            found.append(f"{layer.name}: the sparseness penalty is over the whole batch")
+    return found
+
+
+def _fixed(spec: NetworkSpec) -> tuple[str, ...]:
+    """Return the names of the layers that learn in no epoch."""
+    return () if spec.tuning.unfreeze_at else spec.tuning.freeze
 
 
 def _obstacles(spec: NetworkSpec, number: int) -> Iterator[str]:

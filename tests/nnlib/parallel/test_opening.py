@@ -41,7 +41,7 @@ def spec_of(sets) -> NetworkSpec:
         (2, WIDE, replace(ITEMS, parallel="none"), "2 ranks have nothing to share of this network: parallel is none"),
         (2, WIDE, TrainSettings(), "parallel auto cuts no layer of it, parallel items would; legal: 1"),
         (2, NARROW, TrainSettings(), "'items' cuts sparse inputs and output layers of at least 4,096 units"),
-        (2, DENSE, TrainSettings(), "here is none; legal: 1, or parallel examples"),
+        (2, DENSE, TrainSettings(), "here is none; I has 5 units; O has 5 units; legal: 1, or parallel examples"),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(ranks, sets, settings, said):

@@ -43,7 +43,10 @@ def test_auto_cuts_what_is_wider_than_half_the_batch(batch, kind):
 
 def test_items_cut_smaller_layers_when_asked_for():
     assert plan(INPUT | {"N": LEAST}, HIDDEN, OUTPUT | {"N": LEAST - 1}, parallel="Items") == Plan("items", (0,))
-    with pytest.raises(NnlibError, match="of at least 4,096 units, and here is none; legal: auto, none"):
+    with pytest.raises(
+        NnlibError,
+        match="of at least 4,096 units, and here is none; I has 4,095 units; O has 7 units; legal: auto, none",
+    ):
         plan(INPUT | {"N": LEAST - 1}, HIDDEN, OUTPUT | {"N": 7}, parallel="items")
 
 
@@ -87,7 +90,7 @@ def test_what_cannot_be_cut_stays_whole_and_says_why_where_it_was_asked_for(name
     with pytest.raises(NnlibError, match=why) as told:
         plan(*layers, parallel="items", **keys)
     assert str(told.value).startswith("parallel: 'items' cuts sparse inputs and output layers of at least 4,096 units")
-    assert str(told.value).endswith("; legal: auto, none")
+    assert str(told.value).endswith("; legal: auto, examples, none" if name == "dense" else "; legal: auto, none")
 
 
 def test_what_else_can_be_cut_is():

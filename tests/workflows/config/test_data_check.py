@@ -92,6 +92,35 @@ def test_batches_are_cut_where_each_example_is_computed_alone(tmp_path, train):
     assert caught.value.problems[0].startswith("region 'United Kingdom': network.json: parallel: 'examples' is for ")
 
 
+@pytest.mark.parametrize("train", ["parallel: items", ""])
+def test_layers_are_cut_where_there_is_a_wide_one(tmp_path, train):
+    text = STUDY.replace("train: {", f"train: {{{train}, ") if train else STUDY
+    text = text if train else text.replace("  space:\n", "  space:\n    parallel: {choice: [auto, items]}\n")
+    study = write_study(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        check_data(load_config(study))
+    words = (
+        "network.json: parallel: 'items' cuts sparse inputs and output layers of at least 4,096 units, and here is "
+        "none; Input has 12 units; Output has 12 units; legal: auto, none"
+    )
+    assert caught.value.problems == [f"region {name!r}: {words}" for name in ("United Kingdom", "Germany")]
+    network = json.loads((tmp_path / "network.json").read_text())
+    wide = from_rows([[n, 4000 + n] for n in range(5)], 4096)
+    for path in (tmp_path / "data").glob("*.nc"):
+        write_data(path, Data((DataSet("input", wide), DataSet("output", wide))))
+    assert len(check_data(load_config(study))) == 8
+    network["Layers"][-1]["Source"] = ["Input"]
+    del network["Layers"][1]
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    study.write_text(study.read_text().replace("    hidden: {int: [2, 8], log: true}\n", ""))
+    with pytest.raises(ConfigError) as caught:
+        check_data(load_config(study))
+    assert (
+        "here is none; Input: it leads to the output layer Output without a layer between; Output: a sparse input"
+        in (caught.value.problems[0])
+    )
+
+
 def test_an_output_of_maps_has_as_many_units_as_its_data(tmp_path):
     study, network = write_images(tmp_path)
     network["Layers"][-1] |= {"Type": "Convolutional", "N": 3}

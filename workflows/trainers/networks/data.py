@@ -51,19 +51,21 @@ def find_misfits(region: Region, summaries: Mapping[Path, DataSummary]) -> Itera
             network, summaries[file], f"region {region.name!r}: {file}: {region.network.name}"
         )
         wrong = set(_wrong_outputs(resolved, summaries[file])) - told
-        wrong |= set(_uncut_batches(region, resolved)) - told
+        wrong |= set(_uncut(region, resolved)) - told
         told |= wrong
         yield from (f"region {region.name!r}: {region.network.name}: {text}" for text in sorted(wrong))
 
 
-def _uncut_batches(region: Region, network: NetworkSpec) -> Iterator[str]:
-    """Yield why batches cannot be cut by examples, where a study asks for it."""
+def _uncut(region: Region, network: NetworkSpec) -> Iterator[str]:
+    """Yield why a network cannot be cut as a study asks for, by items or by examples."""
     searched = [one.options for one in region.search.space if isinstance(one, Choice) and one.name == "parallel"]
-    if "examples" in (region.train.parallel, *(name for names in searched for name in names)):
-        from nnlib.inspection.gpus_plan import why_not_by_examples  # which few studies need
+    wanted = {region.train.parallel, *(name for names in searched for name in names)} & {"items", "examples"}
+    if wanted and all(layer.units for layer in network.layers):  # else it does not fit its data, which was told
+        from nnlib.inspection.gpus_plan import why_not  # which few studies need
 
-        if why := why_not_by_examples(network):
-            yield why
+        for parallel in sorted(str(name) for name in wanted):
+            if why := why_not(network, parallel):
+                yield why
 
 
 def _wrong_outputs(network: NetworkSpec, summary: DataSummary) -> Iterator[str]:
