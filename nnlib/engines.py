@@ -141,8 +141,11 @@ class Backend(Protocol):
     """Where a network is trained and asked."""
 
     name: str  # of the backend, as a result has it
-    versions: Mapping[str, str]  # of what it computes with, as a result has them
     device: Mapping[str, str]  # the GPU, as a result has it; empty for processors
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """What it has computed with so far, as a result has it."""
 
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> Engine:
         """Return a training of `network`, in place, on the examples."""

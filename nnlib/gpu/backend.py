@@ -38,8 +38,12 @@ class Gpu:
     def __init__(self, runtime: Runtime, threads: int = 1) -> None:
         self._runtime, self._threads = runtime, threads
         self._cut: Cut | None = None  # of the last training: who asks its network again does it by the same sums
-        self.versions: Mapping[str, str] = runtime.versions
         self.device: Mapping[str, str] = runtime.device
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """See `engines.Backend`: cuDNN's engines are chosen while it computes."""
+        return self._runtime.versions
 
     @classmethod
     @contextmanager

@@ -80,7 +80,7 @@ class Forward:
         self.step = self.runtime.zeros(1, np.int64)
         self.rooms: dict[int, Room] = {}
         self.marks = Marks(parameters, graph) if train else None
-        self.maps = MapLayers(graph, parameters, self.multiply, most, train)
+        self.maps = MapLayers(graph, parameters, self.multiply, most, train, precision)
         self.pending: dict[int, Array | None] = {}  # biases that the sums of output layers lack yet
         for node in graph.nodes:
             room = room_of(self.runtime, graph, node, most, train, cut)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nnlib.errors import MachineError
 from nnlib.gpu.cublas import BF16, Cublas
 from nnlib.gpu.kernels import Signature, cubin_folder, ensure_cubin, prepare_cupy, read_signatures
+from nnlib.gpu.maps import cudnn
 from nnlib.util import gpu_facts
 
 Array = Any  # cupy.ndarray
@@ -75,6 +76,8 @@ class Runtime:
         self._by_precision: dict[str, Any] = {}
         self._factors: list[Array | None] = [None, None]  # room for both factors of a product, rounded
         self._outgrown: list[Array] = []  # earlier ones: graphs that were captured still use them
+        self.cudnn = self.open_cudnn() if cudnn.asked() else None
+        self._workspace: Array | None = None  # of cuDNN
 
     @classmethod
     def open(cls) -> Runtime:
@@ -89,19 +92,25 @@ class Runtime:
             raise MachineError(f"no GPU can be used: {error}{advice}") from error
         raise MachineError(f"no GPU can be used: {gpu_facts.why_none(cupy)}")
 
+    def open_cudnn(self) -> cudnn.Cudnn:
+        """Return cuDNN on `compute`, asked for or not; MachineError when its library is not here."""
+        return cudnn.Cudnn(cudnn.find_library(), int(self._cupy.cuda.Device().id), self.compute.ptr)
+
     def close(self) -> None:
-        """Wait for what was asked, and give up what cuBLAS holds."""
+        """Wait for what was asked, and give up what cuBLAS and cuDNN hold."""
         for stream in (self.compute, self.copy):
             with suppress(Exception):  # what failed has been told
                 stream.synchronize()
         for product in self._by_precision.values():
             product.close()
         self._by_precision.clear()
+        if self.cudnn is not None:
+            self.cudnn.close()
 
     @property
     def versions(self) -> dict[str, str]:
         """What a result says of the GPU and its software."""
-        return gpu_facts.versions_of(self._cupy)
+        return gpu_facts.versions_of(self._cupy) | (self.cudnn.versions if self.cudnn else {})
 
     @property
     def device(self) -> dict[str, str]:
@@ -230,6 +239,18 @@ class Runtime:
         found = room[: rows * words].reshape(rows, words)
         self.launch("to_bf16", grid_of(rows * words // 2), x, found, rows, n, x.strides[0] // 4, words)
         return found.view(np.uint16)[:, :n]
+
+    def convolve(self, task: cudnn.Task, arrays: Sequence[Array]) -> bool:
+        """Compute a convolution by cuDNN, on `compute`; whether it has an engine for that."""
+        assert self.cudnn is not None
+        plan, room = self.cudnn.plan(task), self._workspace
+        if plan is None:
+            return False
+        if room is None or room.nbytes < plan.workspace:
+            self._outgrown += [] if room is None else [room]
+            room = self._workspace = self.zeros(max(1, plan.workspace), np.uint8)
+        self.cudnn.run(plan, [array.data.ptr for array in arrays], room.data.ptr)
+        return True
 
     def capture(self, work: Callable[[], None]) -> CapturedGraph:
         """Return what `work` launches as a graph, to be launched as often as wanted; nothing of it is done yet."""

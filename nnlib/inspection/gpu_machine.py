@@ -54,6 +54,7 @@ VARIABLES = {
     "NVIDIA_TF32_OVERRIDE": "0 forbids what --precision tf32 asks for; unset it",
     "CUDA_CACHE_DISABLE": "",
     "NNLIB_DEVICE": "",
+    "NNLIB_CONVOLUTIONS": "",
 }
 # What NVIDIA's driver means, and what to do next (docs.nvidia.com/deploy/xid-errors).
 XIDS = {

@@ -126,7 +126,8 @@ def install(device: Any) -> None:
         "cublasGemmEx": played.gemm,
     }
     with tempfile.TemporaryDirectory() as folder:
-        _load(Path(folder) / BELOW, [])
+        real = _beside_cudnn()
+        _ = ctypes.CDLL(str(real), ctypes.RTLD_GLOBAL) if real else _load(Path(folder) / BELOW, [])
         library = _load(Path(folder) / LIBRARY, _lines())
     for name, prototype in PROTOTYPES.items():
         types = [C_TYPES.get(part.split()[0], ctypes.c_void_p) for part in prototype.split(", ")]
@@ -167,6 +168,13 @@ def _lines() -> list[str]:
         lines.append(f"int (*played_{name})({prototype});")
         lines.append(f"int {name}({prototype}) {{ return played_{name}({names}); }}")
     return lines + [f"int {name}(void) {{ return {NOT_SUPPORTED}; }}" for name in _wanted() if name not in PROTOTYPES]
+
+
+def _beside_cudnn() -> Path | None:
+    """Return the real library below cuBLAS, which cuDNN wants of its own: CuPy asks it for nothing here."""
+    found = find_spec("nvidia")
+    places = (Path(place) / "cu13/lib" / BELOW for place in (found.submodule_search_locations if found else None) or ())
+    return next((place for place in places if place.exists()), None)
 
 
 def _wanted() -> list[str]:

@@ -7,6 +7,7 @@ memory, how a launch packs its arguments. NVRTC is real, too. What lies below is
 through the capsules of `__pyx_capi__`, and those of CUDA's runtime and driver are replaced before CuPy is imported.
 Memory is this process's, streams are as lazy as those of standin.py, kernels run in the harness, and cuBLAS is a small
 library with NVIDIA's prototypes, whose products NumPy computes (played_cublas.py), as NCCL is one (played_nccl.py).
+cuDNN, where it is installed, is the real one up to what it executes (played_cudnn.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import numpy as np
 import pytest
 
 from nnlib.gpu.kernels import FAMILIES, source
-from tests.kernels import played_cublas, played_nccl_library
+from nnlib.gpu.maps import cudnn
+from tests.kernels import played_cublas, played_cudnn, played_nccl_library
 from tests.kernels.library import SCALARS, Kernel, family, signatures
 from tests.kernels.standin import FILL, GUARD, Event, Graph, Stream
 
@@ -238,6 +240,7 @@ def install() -> None:
 
     played_cublas.install(DEVICE)
     played_nccl_library.install(DEVICE)
+    cudnn.find_library = played_cudnn.played
     for module, played in ((runtime, RUNTIME), (driver, DRIVER)):
         for name in module.__pyx_capi__:
             _replace(module, name, played.get(name, functools.partial(_refuse, name)))

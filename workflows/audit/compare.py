@@ -15,7 +15,7 @@ LOSS_TOLERANCE = 0.005  # as a part of the loss
 METRIC_TOLERANCE = 0.01  # of ranking metrics, which lie between 0 and 1
 BF16 = ("mkl", "bf16 products")  # what multiplies bfloat16 numbers; NumPy says nothing
 PROCESSORS = ("numpy", "scipy", "openblas")  # of which openblas names its kernels, too
-LIBRARIES = (*PROCESSORS, "cupy", "cuda")
+LIBRARIES = (*PROCESSORS, "cupy", "cuda", "cudnn", "cudnn engines")
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,6 +249,7 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
     device = "gpu" if backend == "cupy" and python.has["gpus"] else "cpu"
     environment = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "NNLIB_DEVICE": device}
     environment |= _name_gpus(case.record.result, python) if device == "gpu" else {}
+    environment["NNLIB_CONVOLUTIONS"] = _convolver(case.record.result) if device == "gpu" else "own"
     environment["NNLIB_BACKEND"] = "numba" if backend == "numba" and python.has["numba"] else "numpy"
     argv = [str(case.archive), "train", "--trial", TRIAL_FILE, "--device", device]
     code = _run(python.command(argv, place, environment), place)
@@ -269,6 +270,11 @@ def _name_gpus(result: Result | None, python: Python) -> dict[str, str]:
     count = max((count for count in GPU_COUNTS if count <= most), default=1)
     named = count > 1 and "CUDA_VISIBLE_DEVICES" not in os.environ
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(count)))} if named else {}
+
+
+def _convolver(result: Result | None) -> str:
+    """Return what computes convolutions on a GPU, as it was when the trial ran."""
+    return "cudnn" if result is not None and "cudnn" in result.versions else "own"
 
 
 def _write_trial(case: Case, place: Path) -> None:

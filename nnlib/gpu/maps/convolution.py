@@ -2,7 +2,8 @@
 
 Products are faster as soon as both matrices have some rows, and take the precision of the training. Groups of few
 channels, and maps of which one example does not fit into the room for what is unfolded, go straight from the maps, in
-float32. Which it is, and how many examples at a time, depends on sizes alone: so do the bits.
+float32. Which it is, and how many examples at a time, depends on sizes alone: so do the bits. Where cuDNN is asked
+for (cudnn.py), what it has an engine for is its; the factors of precision bf16 it would want in maps of bfloat16.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from nnlib.gpu.cublas import BF16, TF32
+from nnlib.gpu.maps.cudnn import FORWARD, KINDS, TO_SOURCE, TO_WEIGHTS, Task
 from nnlib.gpu.maps.sweeps import Sweeps, channels_of
 from nnlib.gpu.runtime import THREADS, Array, Runtime
 from nnlib.spec.geometry import Sweep
@@ -39,18 +42,35 @@ class Convolutions:
     """All convolutions of a network. Arrays are as in nnlib/ops/convolution.py, which is the reference."""
 
     def __init__(
-        self, runtime: Runtime, multiply: Multiply, sweeps: Sweeps, some: Sequence[Sweep], most: int, train: bool
+        self,
+        runtime: Runtime,
+        multiply: Multiply,
+        sweeps: Sweeps,
+        some: Sequence[Sweep],
+        most: int,
+        train: bool,
+        precision: str,
     ) -> None:
-        """Make room for batches of up to `most` examples of these sweeps; `train` for the gradients."""
+        """Make room for batches of up to `most` examples of these sweeps; `train` for the gradients.
+
+        `precision`: one of cublas.PRECISIONS, to which `multiply` rounds, too.
+        """
         self._runtime, self._multiply, self._sweeps = runtime, multiply, sweeps
         unfolded = [(sweep, _each(sweep, most)) for sweep in some if is_unfolded(sweep)]
         self._rows = runtime.zeros(max((each * _rows_of(sweep) for sweep, each in unfolded), default=0))
         self._maps = runtime.zeros(max((each * sweep.target.units for sweep, each in unfolded), default=0))
         parts = [_most_parts(sweep, most) * _weights_of(sweep) for sweep in some if train and _has_parts(sweep)]
         self._parts = runtime.zeros(max(parts, default=0))
+        by_cudnn = None if precision == BF16 else runtime.cudnn
+        self._tensor_cores = None if by_cudnn is None else precision == TF32
+        if by_cudnn is not None and train:  # so that what is said of a training names engines
+            for task in (Task(kind, sweep, most, False, precision == TF32) for kind in KINDS for sweep in some):
+                by_cudnn.plan(task)
 
     def forward(self, x: Array, w: Array, bias: Array, z: Array, sweep: Sweep, add: bool, rounded: bool) -> None:
         """Set z (b, target units), or add to it, w * x + bias; the factors are `rounded` as the training has it."""
+        if not add and self._by_cudnn(FORWARD, sweep, (x, w, z, bias), len(x), False, rounded):
+            return
         if not is_unfolded(sweep):
             rows, kind, columns = _tile(channels_of(sweep)[1])
             grid = math.ceil(len(x) * sweep.target.area / columns), rows, sweep.groups
@@ -64,6 +84,8 @@ class Convolutions:
 
     def input_gradient(self, delta: Array, w: Array, below: Array, sweep: Sweep, add: bool) -> None:
         """Set below (b, source units), or add to it, dLoss/dx from delta = dLoss/dz (b, target units)."""
+        if self._by_cudnn(TO_SOURCE, sweep, (delta, w, below), len(delta), add):
+            return
         if not is_unfolded(sweep):
             rows, kind, columns = _tile(channels_of(sweep)[0])
             grid = math.ceil(len(delta) * sweep.source.area / columns), rows, sweep.groups
@@ -79,6 +101,8 @@ class Convolutions:
 
     def weight_gradient(self, x: Array, delta: Array, gradient: Array, sweep: Sweep, add: bool) -> None:
         """Set gradient (target channels, fan in), or add to it, dLoss/dw."""
+        if self._by_cudnn(TO_WEIGHTS, sweep, (x, delta, gradient), len(x), add):
+            return
         if not is_unfolded(sweep):
             self._straight_weights(x, delta, gradient, sweep, add)
             return
@@ -86,6 +110,14 @@ class Convolutions:
             rows, sums = self._unfold(x, sweep, first, some), self._deltas(delta, sweep, first, some)
             for weights, own, seen in _by_group(sweep, gradient, sums, rows):
                 self._multiply(own, seen, weights, (False, True), add=add or first > 0)
+
+    def _by_cudnn(
+        self, kind: str, sweep: Sweep, arrays: Sequence[Array], size: int, add: bool, rounded: bool = True
+    ) -> bool:
+        """Compute by cuDNN, or say that it does not: not asked for, or without an engine for that."""
+        if self._tensor_cores is None or not size:
+            return False
+        return self._runtime.convolve(Task(kind, sweep, size, add, self._tensor_cores and rounded), arrays)
 
     def _straight_weights(self, x: Array, delta: Array, gradient: Array, sweep: Sweep, add: bool) -> None:
         above, size, words = channels_of(sweep)[1], len(x), self._sweeps.words(sweep)

@@ -23,13 +23,18 @@ ASKED = 1 << 28  # numbers, 1 GiB: what all layers of maps give, of the examples
 class MapLayers:
     """See the head of this module. `delta` and `below` are dLoss/d(a layer's sums) and dLoss/d(its source)."""
 
-    def __init__(self, graph: Graph, parameters: Parameters, multiply: Multiply, most: int, train: bool) -> None:
-        """Make room for batches of up to `most` examples; `train` for what training needs besides."""
+    def __init__(
+        self, graph: Graph, parameters: Parameters, multiply: Multiply, most: int, train: bool, precision: str
+    ) -> None:
+        """Make room for batches of up to `most` examples; `train` for what training needs besides.
+
+        `precision`: see `Convolutions`.
+        """
         spec = graph.network.spec
         self._graph, self._spec, self._parameters = graph, spec, parameters
         sweeps = Sweeps(parameters.runtime)
         some = [graph.sweep(e.source, e.target) for e in spec.edges if is_convolution(spec, e)]
-        self._convolutions = Convolutions(parameters.runtime, multiply, sweeps, some, most, train)
+        self._convolutions = Convolutions(parameters.runtime, multiply, sweeps, some, most, train, precision)
         self._pooling = Pooling(parameters.runtime, graph, sweeps, most if train else 0)
         channels = (norm_count(spec, n) for n in range(len(spec.layers)) if train and self.by_channel(n))
         self._channels = Channels(parameters.runtime, max(channels, default=0))

@@ -20,28 +20,28 @@ TILES = {"": (64, 64), "_narrow": (4, 1024)}  # rows and columns of a block, as 
 
 def cases() -> Iterator[Case]:
     """Yield a case for each of the kernels: of groups, and of channels that are by themselves."""
-    wide = _sweep(6, 10, 2)
-    for kind, sweep in (("", wide), ("_narrow", _sweep(5, 5, 5))):
+    wide = sweep_of_groups(6, 10, 2)
+    for kind, sweep in (("", wide), ("_narrow", sweep_of_groups(5, 5, 5))):
         yield from _products(kind, sweep)
-    yield from _weights(wide, _sweep(5, 5, 5))
+    yield from _weights(wide, sweep_of_groups(5, 5, 5))
     yield from _unfolded(wide)
 
 
-def _sweep(channels: int, targets: int, groups: int) -> Sweep:
+def sweep_of_groups(channels: int, targets: int, groups: int) -> Sweep:
     """Return a sweep with stride, dilation and padding that is not the same on both sides."""
     windows = (Window(9, 3, 2, 1, 0), Window(10, 3, 1, 2, 1, 2))
     source, target = ((w.size for w in windows), (w.out for w in windows))
     return Sweep(Maps(channels, tuple(source)), Maps(targets, tuple(target)), windows, groups)
 
 
-def _arrays(sweep: Sweep) -> tuple[Numbers, Numbers, Numbers]:
+def arrays_of(sweep: Sweep) -> tuple[Numbers, Numbers, Numbers]:
     """Return x, w and delta."""
     shapes = (B, sweep.source.units), (sweep.target.channels, sweep.fan_in), (B, sweep.target.units)
     first, second, third = (normal(seed, *shape) for seed, shape in enumerate(shapes))
     return first, second, third
 
 
-def _in_double(function: Any, left: Numbers, right: Numbers, sweep: Sweep) -> tuple[Numbers, Numbers]:
+def in_double(function: Any, left: Numbers, right: Numbers, sweep: Sweep) -> tuple[Numbers, Numbers]:
     """Return what the reference gives, and how far float32 may be from it, by the sizes of what is summed."""
     double = left.astype(np.float64), right.astype(np.float64)
     return function(*double, sweep), 16 * EPSILON * (function(*map(np.abs, double), sweep) + 4)
@@ -53,9 +53,9 @@ def _grid(sweep: Sweep, maps: Maps, channels: int, kind: str) -> tuple[int, ...]
 
 
 def _products(kind: str, sweep: Sweep) -> Iterator[Case]:
-    x, w, delta = _arrays(sweep)
+    x, w, delta = arrays_of(sweep)
     (below, above), words = channels_of(sweep), {"sweep": sweep_words(sweep), "b": B}
-    wanted, near = _in_double(convolution.forward, x, w, sweep)
+    wanted, near = in_double(convolution.forward, x, w, sweep)
     bias = normal(3, sweep.target.channels)
     spread = np.repeat(bias, sweep.target.area)
     given = {"x": x, "w": w, "bias": bias, "z": delta, **words, "add": 1}
@@ -66,7 +66,7 @@ def _products(kind: str, sweep: Sweep) -> Iterator[Case]:
         {"z": wanted + delta + spread},
         {"z": near + EPSILON * (np.abs(delta) + np.abs(spread))},
     )
-    wanted, near = _in_double(convolution.input_gradient, delta, w, sweep)
+    wanted, near = in_double(convolution.input_gradient, delta, w, sweep)
     given = {"delta": delta, "w": w, "gradient": x, **words, "add": 1}
     grid = _grid(sweep, sweep.source, below, kind)
     allowed = {"gradient": near + EPSILON * np.abs(x)}
@@ -74,23 +74,23 @@ def _products(kind: str, sweep: Sweep) -> Iterator[Case]:
 
 
 def _weights(wide: Sweep, narrow: Sweep) -> Iterator[Case]:
-    x, w, delta = _arrays(wide)
+    x, w, delta = arrays_of(wide)
     each = 2
     parts = [slice(low, low + each) for low in range(0, B, each)]
-    found = [_in_double(convolution.weight_gradient, x[some], delta[some], wide) for some in parts]
+    found = [in_double(convolution.weight_gradient, x[some], delta[some], wide) for some in parts]
     grid = math.ceil(wide.fan_in / 64), math.ceil(channels_of(wide)[1] / 64) * len(parts), wide.groups
     given = {"x": x, "delta": delta, "parts": nothing(len(parts), *w.shape), "sweep": sweep_words(wide), "b": B}
     wanted, near = (np.stack(some) for some in zip(*found, strict=True))
     yield Case("convolution_weight_gradient", grid, given | {"each": each}, {"parts": wanted}, {"parts": near})
-    x, w, delta = _arrays(narrow)
-    wanted, near = _in_double(convolution.weight_gradient, x, delta, narrow)
+    x, w, delta = arrays_of(narrow)
+    wanted, near = in_double(convolution.weight_gradient, x, delta, narrow)
     given = {"x": x, "delta": delta, "gradient": w, "sweep": sweep_words(narrow), "b": B, "add": 1}
     name, allowed = "convolution_weight_gradient_narrow", {"gradient": near + EPSILON * np.abs(w)}
     yield Case(name, w.shape, given, {"gradient": wanted + w}, allowed)
 
 
 def _unfolded(sweep: Sweep) -> Iterator[Case]:
-    x, _, delta = _arrays(sweep)
+    x, _, delta = arrays_of(sweep)
     inside, where = slice(FIRST, FIRST + SOME), {"first": FIRST, "some": SOME}
     rows, across = sweep.source.channels * sweep.volume, SOME * sweep.target.area
     u = convolution.unfold(x[inside], sweep).reshape(SOME, rows, -1).swapaxes(0, 1).reshape(rows, across)

@@ -1,4 +1,4 @@
-"""All kernels beside their references, a few seconds of work."""
+"""All kernels beside their references, and cuDNN where it is asked for; a few seconds of work."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nnlib.errors import MachineError
 from nnlib.gpu.kernels import read_signatures
 from nnlib.gpu.runtime import Array, Runtime
 from nnlib.gpu.selfcheck import convolutions, elementwise, inputs, layers, maps, outputs
+from nnlib.gpu.selfcheck.by_cudnn import check_cudnn
 from nnlib.gpu.selfcheck.case import Case
 
 
@@ -38,6 +39,14 @@ def check_kernels(runtime: Runtime, seconds: float) -> KernelCheck:
             failure = f"{case.kernel}: {error}"
             break
         seen.setdefault(case.kernel, []).extend(case.differences(found))
+    if runtime.cudnn is not None and not failure:
+        try:
+            with runtime.faults():
+                for name, differences in check_cudnn(runtime):
+                    seen.setdefault(name, []).extend(differences)
+        except MachineError as error:
+            failure = f"cuDNN: {error}"
+        facts |= runtime.cudnn.versions
     runtime.close()
     return KernelCheck(
         facts,

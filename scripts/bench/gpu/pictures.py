@@ -21,6 +21,7 @@ from scripts.bench.common.workload import Work
 from scripts.bench.gpu.floor import FLOAT, STATES, Ceilings, Floor
 from scripts.bench.gpu.training import NAMES, Outcome, Side
 from scripts.bench.gpu.work import (
+    BY_CUDNN,
     CHANNELS_LAST,
     COMPILED_LAST,
     EAGER,
@@ -33,7 +34,7 @@ from scripts.bench.gpu.work import (
 PASSES, NORM_PASSES = 5, 3
 UNFOLDED_PASSES = 6
 RATE = 1e-5  # so that losses stay of one size in the steps that are compared
-VARIANTS = (OURS, EAGER, CHANNELS_LAST)
+VARIANTS = (OURS, BY_CUDNN, EAGER, CHANNELS_LAST)
 QUICK: dict[str, Any] = {"side": 16, "batch": 8, "batches": 2, "steps": 2, "warm": 2}
 
 
@@ -71,7 +72,7 @@ def rows_of(outcome: Outcome) -> Iterator[Row]:
     for variant, side in outcome.sides.items():
         if variant != OURS:
             note = "\n".join(f"{n}: {s.reason}" for n, s in ((OURS, ours), (variant, side)) if s.reason)
-            title = f"{name_of(work)} (peer: PyTorch, {variant})"
+            title = f"{name_of(work)} (peer: {variant if variant == BY_CUDNN else f'PyTorch, {variant}'})"
             yield Row(title, images(ours.ms), images(side.ms), "images/s", note=note, higher=True)
     if outcome.floor:
         title = f"{name_of(work)} (peer: the floor by {outcome.floor.by})"

@@ -22,6 +22,7 @@ from scripts.bench.common.workload import AUTOENCODER, IMAGES, MEMORY, PREPARE, 
 from scripts.bench.gpu.floor import Floor
 from scripts.bench.gpu.work import (
     BF16,
+    BY_CUDNN,
     COMPILATIONS,
     DENSE,
     EAGER,
@@ -109,8 +110,9 @@ def starter(own: str, peers: str) -> Start:
     """Return what starts a side: ours with one Python, PyTorch's with another."""
 
     def start(work: GpuWork) -> Child:
-        python, name = (own, "gpu.ours") if work.variant == OURS else (peers, "gpu.peer")
-        return Child(python, name, work.arguments(), env=COMPILERS)
+        python, name = (own, "gpu.ours") if work.variant in (OURS, BY_CUDNN) else (peers, "gpu.peer")
+        convolutions = {"NNLIB_CONVOLUTIONS": "cudnn" if work.variant == BY_CUDNN else "own"}
+        return Child(python, name, work.arguments(), env=COMPILERS | convolutions)
 
     return start
 

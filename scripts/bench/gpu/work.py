@@ -10,6 +10,7 @@ from typing import Any
 from scripts.bench.common.workload import AUTOENCODER, Work
 
 OURS = "ours"
+BY_CUDNN = "ours, by cuDNN"  # of networks for images
 DENSE = "dense input, eager"  # PyTorch's: what they are is in peer.py
 EAGER, GRAPHED = "eager", "eager, CUDA graph"
 COMPILED, COMPILED_GRAPH = "compiled", "compiled, CUDA graph"

@@ -147,6 +147,15 @@ def test_what_makes_another_kind_of_machine():
     )  # was not there then
 
 
+def test_engines_of_cudnn_are_another_order_of_sums():
+    on_gpu = replace(
+        RESULT, backend="cupy", versions=RESULT.versions | {"cudnn": "9.28.1", "cudnn engines": "forward 0"}
+    )
+    other = replace(on_gpu, versions=on_gpu.versions | {"cudnn engines": "forward 44"})
+    assert find_other_kind(replace(RECORD, result=on_gpu), on_gpu) == ()
+    assert find_other_kind(replace(RECORD, result=on_gpu), other) == ("cudnn engines forward 0 then, forward 44 now",)
+
+
 def test_rounded_products_depend_on_what_sums_them():
     here = replace(RESULT, precision="bf16")
     with_mkl = replace(here, versions=RESULT.versions | {"mkl": "2026.2"})

@@ -16,7 +16,7 @@ import pytest
 
 from nnlib.contract import Result, Status
 from regiondag.audit.compare import Record, Replayed, compare
-from regiondag.audit.replay import Python, _name_gpus
+from regiondag.audit.replay import Python, _convolver, _name_gpus
 from regiondag.cli import main
 from regiondag.node.post import JobEnd, settle_trial
 from regiondag.node.pre import prepare_trial
@@ -81,6 +81,11 @@ def test_a_replay_has_as_many_gpus_as_the_trial_if_there_are(monkeypatch, ranks,
     assert _name_gpus(None, python) == {}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     assert _name_gpus(result, python) == {}
+
+
+def test_a_replay_has_cudnn_where_the_trial_had_it():
+    assert _convolver(Result("n", Status.OK, versions={"cudnn": "9.28.1"})) == "cudnn"
+    assert _convolver(Result("n", Status.OK, versions={"cupy": "14.2.0"})) == _convolver(None) == "own"
 
 
 def test_what_auto_chose_is_kept_to(tmp_path, capsys):

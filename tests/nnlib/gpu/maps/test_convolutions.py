@@ -38,7 +38,7 @@ def made(gpu: Gpu, sweep: Sweep) -> tuple[Any, Convolutions]:
     def rounded(*args: Any, rounded: bool = True, **keys: Any) -> None:
         multiply(*args, **keys)
 
-    return runtime, Convolutions(runtime, rounded, Sweeps(runtime), [sweep], EXAMPLES, True)
+    return runtime, Convolutions(runtime, rounded, Sweeps(runtime), [sweep], EXAMPLES, True, "float32")
 
 
 def arrays(sweep: Sweep, examples: int) -> list[np.ndarray]:
@@ -53,6 +53,11 @@ def arrays(sweep: Sweep, examples: int) -> list[np.ndarray]:
 def test_all_three(gpu, name, examples, room, monkeypatch):
     sweep = SWEEPS[name]
     monkeypatch.setattr(convolution, "ROOM", max(room, sweep.source.channels * sweep.volume * sweep.target.area + 3000))
+    require_all_three(gpu, sweep, examples)
+
+
+def require_all_three(gpu: Gpu, sweep: Sweep, examples: int) -> None:
+    """Assert that what goes forward and both gradients are the reference's, set and added."""
     runtime, convolutions = made(gpu, sweep)
     hosts = arrays(sweep, examples)
     x, w, delta, bias = hosts
@@ -90,11 +95,11 @@ def of_maps(side: int, kernel: int, channels: int, targets: int, groups: int = 1
 )
 def test_the_parts_of_a_weight_gradient_have_room_in_every_batch(cupy, sweep, most):
     runtime = Gpu(cupy.runtime())._runtime
-    room = Convolutions(runtime, None, Sweeps(runtime), [sweep], most, True)._parts.size  # type: ignore[arg-type]
+    room = Convolutions(runtime, None, Sweeps(runtime), [sweep], most, True, "float32")._parts.size  # type: ignore[arg-type]
     weights = sweep.target.channels * sweep.fan_in
     needed = [convolution._parts(sweep, size)[0] * weights for size in range(1, most + 1)]
     assert convolution._has_parts(sweep) and max(needed) == room > needed[-1]
-    assert not Convolutions(runtime, None, Sweeps(runtime), [sweep], most, False)._parts.size  # type: ignore[arg-type]
+    assert not Convolutions(runtime, None, Sweeps(runtime), [sweep], most, False, "float32")._parts.size  # type: ignore[arg-type]
 
 
 def test_a_block_counts_the_steps_of_its_sum_in_an_int():
