@@ -55,7 +55,9 @@ class Elsa:
 def fit(history: Events, hyperparameters: Mapping[str, Value], seed: int) -> Elsa:
     """Return directions learned by Adam from batches of customers with two items or more."""
     counts = history.aged(float(hyperparameters["fit_half_life"]))
-    counts = counts[np.flatnonzero(np.diff(counts.indptr) >= AT_LEAST)]
+    there = np.diff(counts.indptr) >= AT_LEAST
+    there &= (counts * counts).sum(axis=1) > TINY  # what is many half-lives old has no direction left
+    counts = counts[np.flatnonzero(there)]
     random = np.random.default_rng(seed)
     weights = random.standard_normal((counts.shape[1], int(hyperparameters["dims"])), np.float32)
     state, scratch = (np.zeros_like(weights), np.zeros_like(weights)), np.empty(PIECE, np.float32)

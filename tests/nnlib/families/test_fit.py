@@ -62,6 +62,14 @@ def test_the_ends_of_ranges_are_legal(end):
         complete_recipe(Recipe(name, values, 1))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", [name for name in THERE if any("half_life" in key for key in LEGAL[name])])
+def test_what_is_hundreds_of_half_lives_old_leaves_no_score_without_a_number(name):
+    shortest = {key: legal.low for key, legal in LEGAL[name].items() if "half_life" in key}
+    scores = fit_recipe(Recipe(name, shortest, 1), HISTORY).scores(HISTORY, everybody(HISTORY))
+    assert np.isfinite(scores).all()
+
+
 def test_whole_numbers_become_the_numbers_that_a_family_takes():
     one, other = (complete_recipe(Recipe("ease", {"l2": value}, 1)) for value in (10, 10.0))
     assert one == other
