@@ -33,7 +33,7 @@ FULL = Sizes(
     Work(IMAGES, batches=64, steps=50, warm=50),
     Work(TOP, batches=5, steps=5, warm=1),
     margins_warm=200,
-    rounds=11,
+    rounds=5,
     threads=(1, 2),
 )
 

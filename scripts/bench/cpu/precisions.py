@@ -38,7 +38,7 @@ class Sizes:
 
 SMALL = Work(AUTOENCODER, items=4000, hidden=256, batches=4, density=0.02)
 QUICK = Sizes(SMALL, Work(IMAGES, batches=8, steps=5), 20, 3)
-FULL = Sizes(Work(AUTOENCODER, batches=8), Work(IMAGES, batches=64, steps=50, warm=50), 200, 9)
+FULL = Sizes(Work(AUTOENCODER, batches=8), Work(IMAGES, batches=64, steps=50, warm=50), 200, 5)
 
 
 class Precisions(Bench[Sizes]):
