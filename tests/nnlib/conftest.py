@@ -19,7 +19,14 @@ from nnlib.cpu.maps import pooling
 from nnlib.data.file import write_data
 from nnlib.families import products
 from nnlib.ops import ranking
+from nnlib.util import threads
 from tests.nnlib.samples import NETWORK, clustered
+
+
+@pytest.fixture(autouse=True)
+def _little_work_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have several threads share what tests have of work: it is all too little for that."""
+    monkeypatch.setattr(threads, "WORTH", 0)
 
 
 @pytest.fixture

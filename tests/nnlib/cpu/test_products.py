@@ -241,6 +241,23 @@ def test_trainings_by_pairs_are_the_same_on_any_number_of_threads_and_all_but_th
     assert train(1)[1] == pytest.approx(losses, rel=1e-5)
 
 
+@pytest.mark.usefixtures("pairs")
+def test_bits_do_not_depend_on_what_is_worth_a_second_thread(monkeypatch):
+    """Neither in float32: pieces are the same, whoever does them."""
+
+    def train(precision):
+        network = network_of(NETWORKS["dense"], SETS)
+        given = TrainSettings(epochs=1, batch=16, precision=precision)
+        with workers(2) as each:
+            done = loop.fit(network, examples_of(network.spec, SETS, "d"), given, Cpu(each), print)
+        return bits(done.network)
+
+    monkeypatch.setattr(net, "BLOCK", 16)
+    wanted = [train(precision) for precision in ("float32", "bf16")]
+    monkeypatch.setattr("nnlib.util.threads.WORTH", 1 << 40)
+    assert [train(precision) for precision in ("float32", "bf16")] == wanted
+
+
 @pytest.mark.parametrize("precision", ["bf16", "auto"])
 def test_any_number_of_threads_gives_the_same_bits(library, monkeypatch, precision):
     monkeypatch.setattr(net, "BLOCK", 16)

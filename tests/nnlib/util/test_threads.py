@@ -56,7 +56,8 @@ def test_results_come_in_order_whoever_is_first(count):
         assert list(each(str, range(0))) == [] and list(each(str, iter([7]))) == ["7"]
 
 
-def test_little_work_stays_on_one_thread():
+def test_little_work_stays_on_one_thread(monkeypatch):
+    monkeypatch.setattr(threads, "WORTH", WORTH)
     with workers(2) as each:
         assert choose_threads(each, WORTH - 1) is map_in_turn
         assert choose_threads(each, WORTH) is each
