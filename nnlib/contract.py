@@ -223,6 +223,7 @@ class Trial:
     program: str = ""  # the archive of a program that trains in nnlib's place; empty: nnlib trains
     compare: Mapping[str, Recipe] = field(default_factory=dict)  # final: what is tested beside it, `floor` among them
     all_files: tuple[str, ...] = ()  # final: all days, on which the model is made that serves; none: `train_files`
+    several: bool = False  # its job may have several GPUs: what `parallel: auto` comes to; else there is no key
     sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have
     version: int = CONTRACT_VERSION
 
@@ -293,7 +294,10 @@ class ContractError(ValueError):
 
 def trial_to_json(trial: Trial) -> str:
     """Return `trial` as JSON text, keys sorted, so that the same trial gives the same bytes."""
-    return _to_json(asdict(trial))
+    raw = asdict(trial)
+    if not trial.several:
+        del raw["several"]
+    return _to_json(raw)
 
 
 def trial_from_json(text: str) -> Trial:

@@ -10,7 +10,7 @@ from nnlib.contract import TrainSettings
 from nnlib.data.file import SetSummary
 from nnlib.errors import NnlibError
 from nnlib.inspection.costs import Entries, Step, count_costs
-from nnlib.inspection.scaling import COUNTS, MACHINES, Work, predict_efficiency, work_of
+from nnlib.inspection.scaling import COUNTS, MACHINES, WORTH, Work, predict_efficiency, work_of
 from nnlib.inspection.shapes import fit_sets, has_maps
 from nnlib.model.network import Network, is_lazy
 from nnlib.optim.rules import RULES
@@ -25,6 +25,8 @@ HOW = {
     EXAMPLES: "each batch by examples, in eight shards",
     WHOLE: "no layer is cut, each GPU would do all the work",
 }
+AUTO = "auto"
+JUDGED_ON = MACHINES[0]  # the machine that favours several GPUs most
 REPEATED = 4  # entries of a batch that are of one unit, on average: in MovieLens-20M, by batches of 256 examples
 MEANING = (
     "efficiency, T(1) / (R T(R)), of one training on R GPUs: what a model says, not measured "
@@ -36,12 +38,16 @@ HEADINGS = ("predicted on", *(f"{count} GPUs" for count in COUNTS))
 
 def describe_cut(spec: NetworkSpec, settings: TrainSettings) -> Iterator[str]:
     """Yield a line on the whole, and one on each layer; NnlibError as `plan_of` raises it."""
-    asked = (spec, settings.batch, settings.parallel)
+    chosen = choose_for_several(spec, settings)
+    asked = (spec, settings.batch, chosen.parallel)
     plan, reasons = plan_of(*asked), why_whole(*asked)
     yield f"several GPUs (parallel {settings.parallel.lower()}): {HOW[plan.kind]}"
     if plan.kind == EXAMPLES:
         yield "  each has all weights, updates a slice of them, and keeps the optimizer's state of it"
         yield "  one GPU alone runs all eight shards, one after the other; not measured on GPUs yet"
+        if chosen is not settings:
+            yield f"  so in jobs that ask for several GPUs: two are predicted to be faster than one ({JUDGED_ON.name})"
+            yield "  with one GPU, and for nnlib train, auto cuts nothing of it"
         return
     if has_maps(spec):
         yield f"  {next(iter(reasons.values()))}"
@@ -51,6 +57,19 @@ def describe_cut(spec: NetworkSpec, settings: TrainSettings) -> Iterator[str]:
             yield f"  {layer.name}: {layer.units:,} units, {f'whole on each: {why}' if why else 'cut by items'}"
     if not plan.is_cut and not why_not(spec, EXAMPLES):
         yield "  parallel examples would cut its batches"
+
+
+def choose_for_several(spec: NetworkSpec, settings: TrainSettings) -> TrainSettings:
+    """Return the settings with which a job trains that may have several GPUs; the network has all its units.
+
+    Where `auto` cuts no layer by items, it becomes `examples`, if two GPUs are predicted to be faster than one. That is
+    asked of one kind of machine, whatever the job gets: its training has the same bits wherever it goes on.
+    """
+    if settings.parallel.lower() != AUTO or plan_of(spec, settings.batch).is_cut or why_not(spec, EXAMPLES):
+        return settings
+    found = replace(settings, parallel=EXAMPLES)
+    work = predict_work(spec, found, settings.batch, {})  # without sparse inputs, of which batches have entries
+    return found if work and predict_efficiency(JUDGED_ON, work, COUNTS[0]) > WORTH else settings
 
 
 def why_not(spec: NetworkSpec, parallel: str) -> str:
@@ -74,7 +93,7 @@ def predict_work(spec: NetworkSpec, settings: TrainSettings, batch: int, entries
 
 
 def predict_from(spec: NetworkSpec, settings: TrainSettings, sets: Sequence[SetSummary]) -> Work | None:
-    """Return the same of a network that was not resolved yet, from what is known of its data sets.
+    """Return the same of a job that asks for several GPUs, from what is known of its data sets.
 
     None where nothing is cut, or where the network does not fit the data.
     """
@@ -85,8 +104,10 @@ def predict_from(spec: NetworkSpec, settings: TrainSettings, sets: Sequence[SetS
             count = settings.batch * found.nonzeros / max(found.examples, 1)
             entries[n] = Entries(count, min(float(found.width), count / REPEATED))
     resolved = fit_sets(spec, sets)
+    if resolved is None:
+        return None
     try:
-        return predict_work(resolved, settings, settings.batch, entries) if resolved else None
+        return predict_work(resolved, choose_for_several(resolved, settings), settings.batch, entries)
     except NnlibError:  # there is nothing to cut
         return None
 

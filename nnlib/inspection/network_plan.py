@@ -12,7 +12,14 @@ from nnlib.engines import Rates
 from nnlib.errors import DataError
 from nnlib.inspection.compute_plan import describe_compute_plan
 from nnlib.inspection.costs import Entries, LayerCost, Step, count_costs, count_entries, outline
-from nnlib.inspection.gpus_plan import MEANING, describe_cut, describe_efficiency, describe_memory, predict_work
+from nnlib.inspection.gpus_plan import (
+    MEANING,
+    choose_for_several,
+    describe_cut,
+    describe_efficiency,
+    describe_memory,
+    predict_work,
+)
 from nnlib.inspection.shapes import describe_shapes, has_maps
 from nnlib.model.batches import batch_of, batches_of, epoch_order
 from nnlib.model.examples import Examples
@@ -115,10 +122,11 @@ def _on_several(plan: NetworkPlan, room: int) -> Iterator[str]:
     spec, step = plan.network.spec, plan.step
     for line in describe_cut(spec, plan.settings):
         yield from fold_text(line, room, "    ")
-    work = predict_work(spec, plan.settings, step.batch, plan.entries)
+    settings = choose_for_several(spec, plan.settings)
+    work = predict_work(spec, settings, step.batch, plan.entries)
     if work is not None:
         yield from ("", describe_efficiency(work, room), "", *fold_text(MEANING, room, "  "))
-        memory = describe_memory(plan.network, plan.settings, step.batch, plan.entries, step.accumulate)
+        memory = describe_memory(plan.network, settings, step.batch, plan.entries, step.accumulate)
         yield from fold_text(memory, room, "  ")
 
 

@@ -88,6 +88,10 @@ def run(
     if whole is not None:
         check_fit(spec, goal, learned, whole)
     on = choose_device(device)
+    if trial.several:
+        from nnlib.inspection.gpus_plan import choose_for_several  # which few jobs need
+
+        trial = replace(trial, train=choose_for_several(spec, trial.train))
     ranks = choose_ranks(spec, trial.train, os.environ)
     if note := precision_note(on, trial.train.precision):
         print(f"nnlib: {note}", file=sys.stderr)

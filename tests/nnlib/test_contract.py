@@ -94,6 +94,9 @@ def test_settings_keep_pythons_own_numbers_all_of_them():
 
 def test_trials_and_results_are_read_as_they_were_written():
     assert trial_from_json(trial_to_json(TRIAL)) == TRIAL
+    assert "several" not in trial_to_json(TRIAL)  # as all that were written before there was one
+    several = dataclasses.replace(TRIAL, several=True)
+    assert trial_from_json(trial_to_json(several)) == several
     assert result_from_json(result_to_json(RESULT)) == RESULT
     of_pictures = dataclasses.replace(RESULT, confusion=CONFUSION)
     assert result_from_json(result_to_json(of_pictures)) == of_pictures

@@ -149,7 +149,8 @@ TRAIN: Keys = {
         choice(PARALLELS),
         "How a network is cut into shards, which several GPUs may share: `items` cuts sparse inputs and output layers "
         "of 4,096 units or more, `auto` those of 8,192 or more where that is possible; `examples` cuts batches of "
-        "dense data, of images as well; a model's last bits depend on this, and not on the number of GPUs.",
+        "dense data, of images as well, as `auto` does in jobs whose `gpus` is above 1, where that is predicted to be "
+        "worth it; a model's last bits depend on this, and not on the number of GPUs that a job gets.",
     ),
     "seed": Key(_train.seed, whole(0, 2**32 - 1), "Seed of all random numbers of a training."),
 }

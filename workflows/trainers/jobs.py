@@ -87,6 +87,7 @@ class _OfNetworks:
             metric=spec.metric,
             train_files=tuple(map(data_file, parts)),
             init=None if spec.init.random else INIT_FILE,
+            several=recipe is None and ((role is Role.FINAL and spec.final) or spec.job).gpus > 1,
             sha256={**network, **_digests(spec, parts), **init},
         )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
+
 import pytest
 
 from nnlib.contract import TrainSettings
@@ -9,8 +12,15 @@ from nnlib.data.file import SetSummary
 from nnlib.errors import NnlibError
 from nnlib.inspection import gpus_plan
 from nnlib.inspection.costs import Entries, Step, count_costs, outline
-from nnlib.inspection.gpus_plan import describe_cut, describe_efficiency, describe_memory, predict_from, predict_work
-from nnlib.inspection.scaling import Matrix, Work
+from nnlib.inspection.gpus_plan import (
+    choose_for_several,
+    describe_cut,
+    describe_efficiency,
+    describe_memory,
+    predict_from,
+    predict_work,
+)
+from nnlib.inspection.scaling import MACHINES, Matrix, Work, predict_efficiency
 from nnlib.shards.plan import Plan
 from nnlib.spec.network import parse_network
 from nnlib.spec.sizes import resolve_sizes
@@ -129,6 +139,36 @@ IMAGES = {
         {"Name": "O", "Kind": "Output", "N": 4, "DataSet": "y", "Activation": "SoftMax"},
     ]
 }
+
+
+NORMED = IMAGES | {
+    "Layers": [layer | ({"BatchNormalization": True} if layer["Name"] == "A" else {}) for layer in IMAGES["Layers"]]
+}
+
+
+def test_auto_cuts_batches_of_jobs_that_ask_for_several_gpus_where_two_are_predicted_to_be_faster():
+    images = resolve_sizes(parse_network(IMAGES, "n.json"), "n.json")
+    for batch, wanted in ((64, "auto"), (1 << 20, "examples")):
+        settings = TrainSettings(parallel="Auto" if wanted == "auto" else "auto", batch=batch)
+        found = choose_for_several(images, settings)
+        assert found.parallel.lower() == wanted and replace(found, parallel=settings.parallel) == settings
+        work = predict_work(images, replace(settings, parallel="examples"), batch, {})
+        assert (predict_efficiency(MACHINES[0], work, 2) > 0.5) == (wanted == "examples")
+    for parallel in ("none", "examples"):
+        settings = TrainSettings(parallel=parallel, batch=1 << 20)
+        assert choose_for_several(images, settings) is settings
+    sparse, normed = spec(9000), resolve_sizes(parse_network(NORMED, "n.json"), "n.json")
+    for network, batch in ((sparse, 64), (spec(100), 1 << 20), (normed, 1 << 20)):  # by items, and refused
+        settings = TrainSettings(batch=batch)
+        assert choose_for_several(network, settings) is settings
+    assert list(inspect.signature(choose_for_several).parameters) == ["spec", "settings"]  # no ranks, machine or link
+    assert list(describe_cut(images, TrainSettings(batch=1 << 20))) == [
+        "several GPUs (parallel auto): each batch by examples, in eight shards",
+        "  each has all weights, updates a slice of them, and keeps the optimizer's state of it",
+        "  one GPU alone runs all eight shards, one after the other; not measured on GPUs yet",
+        "  so in jobs that ask for several GPUs: two are predicted to be faster than one (H100, NVLink)",
+        "  with one GPU, and for nnlib train, auto cuts nothing of it",
+    ]
 
 
 def test_networks_of_images_are_cut_by_examples():

@@ -106,9 +106,14 @@ IMAGES = {
 }
 
 
-def test_a_job_shares_the_batches_of_a_network_of_images(run, make_trial):
+@pytest.mark.parametrize(
+    ("parallel", "batch", "several", "plan"),
+    [("examples", 16, False, "examples"), ("auto", 1 << 20, True, "examples"), ("auto", 1 << 20, False, "none")],
+)
+def test_a_job_shares_the_batches_of_a_network_of_images(run, make_trial, parallel, batch, several, plan):
+    """By `auto` where its job asks for several GPUs, and what a batch takes is worth them; on one as well."""
     digests, found = dict[str, str](), []
-    settings = TrainSettings(epochs=2, batch=16, learning_rate=0.01, parallel="examples", clip=0.5)
+    settings = TrainSettings(epochs=2, batch=batch, learning_rate=0.01, parallel=parallel, clip=0.5)
     for folder, slot in (("alone", {}), ("shared", SLOT)):
         trial = make_trial(folder, network=IMAGES, hyperparameters={})
         for name, count in (("train.nc", 45), ("held.nc", 20)):
@@ -119,14 +124,19 @@ def test_a_job_shares_the_batches_of_a_network_of_images(run, make_trial):
             write_data(trial.parent / name, Data(sets))
             digests[name] = sha256_of(trial.parent / name)
         one = dataclasses.replace(
-            trial_from_json(trial.read_text()), train=settings, sha256=digests, role=Role.FINAL, metric=Metric("p@1")
+            trial_from_json(trial.read_text()),
+            train=settings,
+            sha256=digests,
+            role=Role.FINAL,
+            metric=Metric("p@1"),
+            several=several,
         )
         trial.write_text(trial_to_json(one))
         code, result, told = run(trial, **slot)
         assert code == 0, told
         found.append(result)
     alone, shared = found
-    assert (alone.ranks, alone.plan, shared.ranks, shared.plan) == (1, "examples", 2, "examples")
+    assert (alone.ranks, alone.plan, shared.ranks, shared.plan) == (1, plan, 1 if plan == "none" else 2, plan)
     assert (shared.metrics, shared.curve, shared.model) == (alone.metrics, alone.curve, alone.model)
 
 

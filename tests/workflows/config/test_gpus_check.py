@@ -45,8 +45,8 @@ def test_a_network_of_which_nothing_is_cut(notes):
 
 
 def test_batches_that_could_be_cut_are_pointed_out(tmp_path):
-    """An image network of which `auto` cuts nothing."""
-    study = write_study(tmp_path, asking("gpus: 4"))
+    """An image network, whose batches `auto` cuts, and `none` does not."""
+    study = write_study(tmp_path, asking("gpus: 4").replace("train: {", "train: {parallel: none, "))
     network = json.loads((tmp_path / "network.json").read_text())
     image = {"Name": "Input", "Kind": "Input", "N": [32, 32, 64], "DataSet": "input"}
     conv = {"Name": "Hidden", "Kind": "Hidden", "Type": "Convolutional", "N": 256, "Kernel": [3, 3]}
@@ -59,8 +59,9 @@ def test_batches_that_could_be_cut_are_pointed_out(tmp_path):
     [text] = find_poorly_used(config.regions, data)
     found = re.search(r"train.parallel: examples would cut its batches, predicted ([0-9.]+) times as fast;", text)
     assert found is not None and 2 < float(found[1]) < 4
-    study.write_text(study.read_text().replace("train: {", "train: {parallel: examples, "))
-    assert find_poorly_used(load_config(study).regions, data) == []
+    for parallel in ("examples", "auto"):
+        study.write_text(re.sub("parallel: [a-z]+,", f"parallel: {parallel},", study.read_text()))
+        assert find_poorly_used(load_config(study).regions, data) == []
 
 
 def test_what_is_predicted_with_the_largest_settings(notes):

@@ -22,6 +22,7 @@ from regiondag.run.champions import earlier_runs, find_incumbents
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName
 from regiondag.run.region_spec import read_spec
+from regiondag.trainers.jobs import jobs_of
 from tests.workflows.conftest import write_region
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.played import play_job
@@ -183,6 +184,17 @@ def test_the_winner_is_trained_for_its_best_epochs_and_tested(folder):
     assert (trial.train.epochs, trial.train.stop_after) == (2, 0)
     assert (trial.train_files, trial.valid_file, trial.test_file) == (("data.final.nc",), None, "data.test.nc")
     assert (trial.all_files, set(trial.compare)) == ((), {"bestsellers", "floor"})
+
+
+def test_a_job_says_whether_it_may_have_several_gpus(folder):
+    play_trials(folder, [0.1, 0.4])
+    spec, history = read_spec(folder.spec), Journal(folder.journal).read()
+    for job, final, wanted in ((1, None, [0, 0]), (4, None, [1, 1]), (1, 4, [0, 1]), (4, 1, [1, 0]), (0, None, [0, 0])):
+        asking = replace(spec.job, gpus=job)
+        other = replace(spec, job=asking, final=None if final is None else replace(spec.job, gpus=final))
+        jobs = jobs_of(other)
+        trials = jobs.trial(other, NodeName("germany", 1), history, 1), jobs.final(other, FINAL, history, 1)
+        assert [trial.several for trial in trials] == [bool(several) for several in wanted]
 
 
 def test_the_winner_is_chosen_once_for_the_same_outcomes(folder, run, monkeypatch):
