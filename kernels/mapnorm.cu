@@ -1,11 +1,13 @@
 // Batch normalization of maps: one mean and variance a channel, over the batch and the places. z (b, channels, places); a row
-// is one channel of one example. Twin: nnlib/ops/batch_norm.py, of (b, C, S).
+// is one channel of one example. Of a batch that is cut into shards, units without maps are channels of one place. Twin:
+// nnlib/ops/batch_norm.py, of (b, C, S).
 #include "names.cuh"
 
 constexpr float EPSILON = 1e-5f;
 constexpr float NEWEST = 0.1f;  // weight of the newest batch in the running averages
 constexpr float OLDER = 0.9f;
 constexpr int WARPS = THREADS / 32;
+constexpr int SHARDS = 8;  // of a batch that is cut
 
 // The sum over the block, warp after warp, for all threads.
 __device__ __forceinline__ float over_block(float own)
@@ -21,19 +23,28 @@ __device__ __forceinline__ float over_block(float own)
 }
 
 // Calls take(i) for the numbers of channel blockIdx.x in part blockIdx.y: the examples part each .. part each + each - 1, a warp
-// each of them in turn.
+// each of them in turn, or of single places a thread.
 template <class Take> __device__ __forceinline__ void over_part(int b, int channels, int places, int each, Take take)
 {
     const int first = blockIdx.y * each, end = b - first < each ? b : first + each;
+    if (places == 1) {
+        for (int example = first + threadIdx.x; example < end; example += THREADS) take((long long)example * channels + blockIdx.x);
+        return;
+    }
     for (int example = first + threadIdx.x / 32; example < end; example += WARPS) {
         const long long row = ((long long)example * channels + blockIdx.x) * places;
         for (int j = threadIdx.x % 32; j < places; j += 32) take(row + j);
     }
 }
 
-// Calls take(i, channel) for all numbers of all rows, a warp a row: any grid.
+// Calls take(i, channel) for all numbers of all rows, a warp a row, or of single places a thread: any grid.
 template <class Take> __device__ __forceinline__ void over_rows(long long rows, int channels, int places, Take take)
 {
+    if (places == 1) {
+        const long long threads = (long long)gridDim.x * THREADS;
+        for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < rows; i += threads) take(i, (int)(i % channels));
+        return;
+    }
     const long long warps = (long long)gridDim.x * WARPS;
     for (long long row = (long long)blockIdx.x * WARPS + threadIdx.x / 32; row < rows; row += warps) {
         const int channel = (int)(row % channels);
@@ -58,6 +69,67 @@ extern "C" __global__ void map_moments(const float* __restrict__ z, float* means
     squares[(long long)blockIdx.y * channels + blockIdx.x] = square;
 }
 
+struct Moments { float mean, square, count; };  // square: the sum of the squares of the distances from the mean
+
+// Takes the moments of other numbers in, which may be none (Chan, Golub and LeVeque 1979). Twin: batch_norm.Moments.
+__device__ __forceinline__ void take_in(Moments& own, const Moments& other)
+{
+    if (!(other.count > 0)) return;
+    const float whole = own.count + other.count, apart = other.mean - own.mean;
+    own.mean += apart * (other.count / whole);
+    own.square += other.square + apart * apart * (own.count * other.count / whole);
+    own.count = whole;
+}
+
+// The moments of a channel from the parts of map_moments, one after the other.
+__device__ __forceinline__ Moments join_in_turn(const float* means, const float* squares, int channel, int b, int channels,
+                                                int places, int each)
+{
+    Moments found = {0, 0, 0};
+    for (int first = 0, part = 0; first < b; first += each, ++part) {
+        const float count = (float)(b - first < each ? b - first : each) * places;
+        take_in(found, {means[(long long)part * channels + channel], squares[(long long)part * channels + channel], count});
+    }
+    return found;
+}
+
+// out (2, channels) = each channel's mean, and the sum of the squares of the distances from it, from the parts of map_moments. A
+// thread a channel, grid ceil(channels / 256). Twin: batch_norm.moments_of.
+extern "C" __global__ void map_moments_join(const float* __restrict__ means, const float* __restrict__ squares,
+                                            float* __restrict__ out, int b, int channels, int places, int each)
+{
+    const int channel = blockIdx.x * THREADS + threadIdx.x;
+    if (channel >= channels || b <= 0) return;
+    const Moments found = join_in_turn(means, squares, channel, b, channels, places, each);
+    out[channel] = found.mean;
+    out[channels + channel] = found.square;
+}
+
+// out (2, channels) = the same of all numbers of `count` neighbouring parts (1, 2, 4 or 8), each (2, channels), merged in the
+// order of the tree (tree.cuh). The parts are of `each` examples of a batch of `examples`, the first of them number `first`; the
+// last ones may have fewer or none, of which nothing is read. A thread a channel, grid ceil(channels / 256). Twin: tree_sum of
+// batch_norm.Moments.
+extern "C" __global__ void join_moments(const float* __restrict__ parts, int count, float* __restrict__ out, int channels, int first,
+                                        int each, int examples, int places)
+{
+    const int channel = blockIdx.x * THREADS + threadIdx.x;
+    if (channel >= channels) return;
+    Moments part[SHARDS];
+#pragma unroll
+    for (int s = 0; s < SHARDS; ++s) {
+        const long long left = s < count ? (long long)examples - (long long)(first + s) * each : 0;
+        const float* const own = parts + 2LL * s * channels + channel;
+        part[s] = {0, 0, 0};
+        if (left > 0) part[s] = {own[0], own[channels], (float)(left < each ? left : each) * places};
+    }
+#pragma unroll
+    for (int step = 1; step < SHARDS; step *= 2)
+#pragma unroll
+        for (int s = 0; s < SHARDS; s += 2 * step) take_in(part[s], part[s + step]);
+    out[channel] = part[0].mean;
+    out[channels + channel] = part[0].square;
+}
+
 // From the parts of map_moments each channel's mean, as center, and inverse = 1 / sqrt(its variance + EPSILON); the running
 // `mean` and `variance` take in the new ones, as in batch_norm. Parts are joined one after the other (Chan, Golub and LeVeque
 // 1979). A thread a channel, grid ceil(channels / 256). Twin: batch_norm.forward.
@@ -66,19 +138,12 @@ extern "C" __global__ void map_statistics(const float* __restrict__ means, const
 {
     const int channel = blockIdx.x * THREADS + threadIdx.x;
     if (channel >= channels || b <= 0) return;
-    float middle = 0, square = 0, count = 0;
-    for (int first = 0, part = 0; first < b; first += each, ++part) {
-        const float own = (float)(b - first < each ? b - first : each) * places, whole = count + own;
-        const float apart = means[(long long)part * channels + channel] - middle;
-        middle += apart * (own / whole);
-        square += squares[(long long)part * channels + channel] + apart * apart * (count * own / whole);
-        count = whole;
-    }
-    const float spread = square / count;
-    center[channel] = middle;
+    const Moments found = join_in_turn(means, squares, channel, b, channels, places, each);
+    const float spread = found.square / found.count;
+    center[channel] = found.mean;
     inverse[channel] = 1 / sqrtf(spread + EPSILON);
-    mean[channel] = mean[channel] * OLDER + NEWEST * middle;
-    variance[channel] = variance[channel] * OLDER + NEWEST * (count > 1 ? square / (count - 1) : spread);
+    mean[channel] = mean[channel] * OLDER + NEWEST * found.mean;
+    variance[channel] = variance[channel] * OLDER + NEWEST * (found.count > 1 ? found.square / (found.count - 1) : spread);
 }
 
 // normal = (z - center) inverse, z = normal scale + bias. rows = b channels, any grid. Twin: batch_norm.forward.
@@ -120,12 +185,14 @@ extern "C" __global__ void map_sums(const float* __restrict__ x, const float* __
 }
 
 // delta = dLoss/d(sums) from delta = dLoss/d(what map_norm gave), in place: (delta - bias_gradient / count - normal
-// scale_gradient / count) scale inverse, count = b places. Any grid. Twin: batch_norm.backward.
+// scale_gradient / count) scale inverse, count = examples places, of the whole batch, of which these rows may be a shard. Any grid.
+// Twin: batch_norm.normalize_back.
 extern "C" __global__ void map_norm_backward(float* delta, const float* __restrict__ normal, const float* __restrict__ inverse,
                                              const float* __restrict__ scale, const float* __restrict__ scale_gradient,
-                                             const float* __restrict__ bias_gradient, long long rows, int channels, int places)
+                                             const float* __restrict__ bias_gradient, int examples, long long rows, int channels,
+                                             int places)
 {
-    const float count = (float)(rows / channels) * places;
+    const float count = (float)examples * places;
     over_rows(rows, channels, places, [=](long long i, int channel) {
         const float mean = bias_gradient[channel] / count, mean_normal = scale_gradient[channel] / count;
         delta[i] = (delta[i] - mean - normal[i] * mean_normal) * (scale[channel] * inverse[channel]);

@@ -14,24 +14,20 @@ Range = tuple[int, int]
 
 
 @compile_loop
-def normalize_maps(
-    z: Floats,
-    scale: Floats,
-    bias: Floats,
-    epsilon: float,
-    some: Range,
-    stats: tuple[Floats, Floats, Floats],
-    out: Floats,
-) -> None:
-    """Normalize z in place, and write to `out` that times scale plus bias.
-
-    The mean, the variance and 1 / standard deviation of each channel are written to `stats`.
-    """
-    mean, variance, inverse = stats
-    one = z.dtype.type(1)
+def measure_maps(z: Floats, some: Range, mean: Floats, squares: Floats) -> None:
+    """Write the mean of each channel, and the sum of the squares of the distances from it."""
     for channel in range(some[0], some[1]):
-        _measure(z, channel, mean, variance)
-        inverse[channel] = one / np.sqrt(variance[channel] + z.dtype.type(epsilon))
+        _measure(z, channel, mean, squares)
+
+
+@compile_loop
+def normalize_maps(
+    z: Floats, statistics: tuple[Floats, Floats], parameters: tuple[Floats, Floats], some: Range, out: Floats
+) -> None:
+    """Normalize z in place by mean and 1 / standard deviation, and write to `out` that times scale plus bias."""
+    mean, inverse = statistics
+    scale, bias = parameters
+    for channel in range(some[0], some[1]):
         centre, factor, wide, shift = mean[channel], inverse[channel], scale[channel], bias[channel]
         for n in range(z.shape[0]):
             row, target = z[n, channel], out[n, channel]
@@ -42,7 +38,7 @@ def normalize_maps(
 
 
 @compile_sums
-def _measure(z: Floats, channel: int, mean: Floats, variance: Floats) -> None:
+def _measure(z: Floats, channel: int, mean: Floats, squares: Floats) -> None:
     seen = z.shape[0] * z.shape[2]
     total = 0.0
     for n in range(z.shape[0]):
@@ -55,21 +51,27 @@ def _measure(z: Floats, channel: int, mean: Floats, variance: Floats) -> None:
         row = z[n, channel]
         for s in range(row.size):
             total += np.float64((row[s] - centre) * (row[s] - centre))
-    variance[channel] = total / seen
+    squares[channel] = total
+
+
+@compile_loop
+def sum_maps_back(delta: Floats, normal: Floats, some: Range, scale: Floats, bias: Floats) -> None:
+    """Write the gradients of scale and bias, from delta = dLoss/d(normalized sums)."""
+    for channel in range(some[0], some[1]):
+        _correlate(delta, normal, channel, scale, bias)
 
 
 @compile_loop
 def normalize_maps_back(
-    delta: Floats, normal: Floats, factor: Floats, some: Range, gradients: tuple[Floats, Floats]
+    delta: Floats, normal: Floats, factor: Floats, some: Range, gradients: tuple[Floats, Floats], count: int
 ) -> None:
-    """Turn delta = dLoss/d(normalized sums) into dLoss/dz, in place, and write the gradients of scale and bias.
+    """Turn delta into dLoss/dz, in place, by the gradients of scale and bias over `count` numbers of each channel.
 
     `factor` is scale times 1 / standard deviation.
     """
     scale, bias = gradients
-    seen = delta.dtype.type(delta.shape[0] * delta.shape[2])
+    seen = delta.dtype.type(count)
     for channel in range(some[0], some[1]):
-        _correlate(delta, normal, channel, scale, bias)
         shift, slope, wide = bias[channel] / seen, scale[channel] / seen, factor[channel]
         for n in range(delta.shape[0]):
             row, met = delta[n, channel], normal[n, channel]

@@ -7,7 +7,8 @@ again after its gradient was given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +16,7 @@ from scipy import sparse
 from nnlib.cpu.forward import PIECE, Forward, Values
 from nnlib.cpu.maps.layers import Belows
 from nnlib.cpu.maps.pieces import by_examples
+from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.output import blocked_error, whole_error
 from nnlib.cpu.sink import Sink
 from nnlib.model.graph import Node
@@ -27,50 +29,97 @@ from nnlib.util.arrays import Floats
 from nnlib.util.threads import choose_threads, consume
 
 
+@dataclass(slots=True, eq=False)
+class Way:
+    """The way back of a batch, or of a shard of one, that went forward: where it is, and the error so far."""
+
+    values: Values
+    targets: Mapping[int, Targets]
+    sink: Sink
+    error: float = 0.0  # summed over the examples
+    deltas: dict[int, Floats] = field(default_factory=dict)  # dLoss/d(what the next layers see), by layer
+
+
 def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], sink: Sink) -> float:
     """Return the error summed over the examples; give the gradient of its mean to `sink`, last layer first.
 
     The error of layers that are cut goes to `values.errors`, by shard.
     """
-    deltas: dict[int, Floats] = {}
-    total = 0.0
-
-    def add(layer: int, delta: Floats) -> None:
-        known = deltas.get(layer)
-        if known is None:
-            deltas[layer] = delta
-            return
-
-        def some(examples: slice) -> None:
-            known[examples] += delta[examples]
-
-        by_examples(forward.each, some, *delta.shape)
-
+    way = Way(values, targets, sink)
     for node in reversed(forward.nodes):
-        if node.layer.kind is LayerKind.INPUT:
-            continue
-        learns = node.number in forward.learning
-        if node.blocked:
-            error, belows = blocked_error(forward, node, values, targets[node.number], sink if learns else None)
-            total += error
-            for layer, below in belows.items():
-                add(layer, below)
-            continue
-        delta: Floats | None = deltas.pop(node.number, None)
+        delta = _delta(forward, node, way)
         if delta is not None:
-            delta = _through_layer(forward, node, values, delta)
-        if node.error is not None:
-            error, own = whole_error(node, values, targets[node.number])
-            total += error
-            own /= len(own)
-            delta = own if delta is None else delta + own
-        if delta is None or not learns:
-            continue  # no output layer depends on it, or nothing learns from here on
-        delta = _norm_backward(forward, node, values, delta, sink)
-        skipped = [(skip, delta.copy()) for skip in node.skips if skip in forward.learning]
-        for layer, below in (*_belows(forward, node, values, delta, sink), *skipped):
-            add(layer, below)
-    return total
+            delta = _norm_backward(forward, node, values, _limited(forward, node, values, delta), sink)
+            _give(forward, node, way, delta)
+    return way.error
+
+
+def backward_shards(forward: Forward, ways: Sequence[Way], norms: ShardNorms) -> None:
+    """As `backward`, of shards of a batch: each layer of all of them. All ranks have to do it at once."""
+    for node in reversed(forward.nodes):
+        found = [_delta(forward, node, way) for way in ways]
+        deltas = [
+            _limited(forward, node, way.values, delta)
+            for way, delta in zip(ways, found, strict=True)
+            if delta is not None
+        ]
+        if node.number in forward.normalized & forward.live:
+            normed, norm = [way.values.normed[node.number] for way in ways], forward.network.norms[node.number]
+            sinks = [way.sink for way in ways]
+            deltas = norms.backward(node, norm, normed, deltas, sinks)
+        else:
+            deltas = [
+                _norm_backward(forward, node, way.values, delta, way.sink)
+                for way, delta in zip(ways, deltas, strict=False)
+            ]
+        for way, delta in zip(ways, deltas, strict=False):
+            _give(forward, node, way, delta)
+
+
+def _delta(forward: Forward, node: Node, way: Way) -> Floats | None:
+    """Return dLoss/d(sums after batch normalization) of a layer; None where nothing is to be done with it.
+
+    That is so of inputs, where no output layer depends on it, and where nothing learns from here on; a blocked layer is
+    done with.
+    """
+    if node.layer.kind is LayerKind.INPUT:
+        return None
+    learns, values = node.number in forward.learning, way.values
+    if node.blocked:
+        sink = way.sink if learns else None
+        error, belows = blocked_error(forward, node, values, way.targets[node.number], sink)
+        way.error += error
+        for layer, below in belows.items():
+            _add(forward, way, layer, below)
+        return None
+    delta: Floats | None = way.deltas.pop(node.number, None)
+    if delta is not None:
+        delta = _through_layer(forward, node, values, delta)
+    if node.error is not None:
+        error, own = whole_error(node, values, way.targets[node.number])
+        way.error += error
+        own /= values.mean_over or len(own)
+        delta = own if delta is None else delta + own
+    return delta if learns else None
+
+
+def _give(forward: Forward, node: Node, way: Way, delta: Floats) -> None:
+    """Give the gradients of a layer, from dLoss/d(its sums), and the layers before it their part."""
+    skipped = [(skip, delta.copy()) for skip in node.skips if skip in forward.learning]
+    for layer, below in (*_belows(forward, node, way.values, delta, way.sink), *skipped):
+        _add(forward, way, layer, below)
+
+
+def _add(forward: Forward, way: Way, layer: int, delta: Floats) -> None:
+    known = way.deltas.get(layer)
+    if known is None:
+        way.deltas[layer] = delta
+        return
+
+    def some(examples: slice) -> None:
+        known[examples] += delta[examples]
+
+    by_examples(forward.each, some, *delta.shape)
 
 
 def _through_layer(forward: Forward, node: Node, values: Values, delta: Floats) -> Floats:
@@ -96,11 +145,16 @@ def _through_layer(forward: Forward, node: Node, values: Values, delta: Floats) 
     return delta
 
 
+def _limited(forward: Forward, node: Node, values: Values, delta: Floats) -> Floats:
+    """Apply the limit of delta's norm, in place: of each example's own delta, which is b times its part in the mean."""
+    limit, examples = node.layer.delta_norm, values.mean_over or len(delta)
+    if limit:
+        by_examples(forward.each, lambda some: limit_norms(delta[some], limit, 1, examples), *delta.shape)
+    return delta
+
+
 def _norm_backward(forward: Forward, node: Node, values: Values, delta: Floats, sink: Sink) -> Floats:
-    """Apply the limit of delta's norm and go back through batch normalization."""
-    limit = node.layer.delta_norm
-    if limit:  # of each example's own delta, which is b times its part in the mean
-        by_examples(forward.each, lambda some: limit_norms(delta[some], limit, 1, len(delta)), *delta.shape)
+    """Go back through batch normalization."""
     if not node.layer.batch_norm:
         return delta
     norm, fixed = forward.network.norms[node.number], node.number in forward.network.fixed

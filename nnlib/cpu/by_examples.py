@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from nnlib.contract import TrainSettings
-from nnlib.cpu.backward import backward
+from nnlib.cpu.backward import Way, backward_shards
 from nnlib.cpu.engine import CpuEngine
 from nnlib.cpu.evaluator import CpuEvaluator
-from nnlib.cpu.forward import Values
+from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.optimizer import limit_weights
 from nnlib.cpu.shard_gradients import ShardGradients, Summed, lay_out
 from nnlib.engines import Evaluator
@@ -59,7 +59,7 @@ class ExamplesEngine(CpuEngine):
         super().__init__(network, examples, settings, each, cut, together)
         self._places = lay_out(network, cut)
         self._summed = Summed(network, self._places, cut, together)
-        self._memory: list[ShardGradients] = []  # as many as the tree keeps, and one
+        self._memory: list[ShardGradients] = []  # as many as the tree keeps, and those that come together
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Share, None, None]:
         """See `engines.Engine`: a rank reads its own examples, and those that pictures of its own are mixed with."""
@@ -77,23 +77,36 @@ class ExamplesEngine(CpuEngine):
         part = part_of(self._examples.count, self._settings, self.step)
         if part.first:
             self._optimizer.begin()
-        found = dict[int, tuple[float, Values]]()
-        tree = Tree[Floats]()
-        for shard, own in zip(self._together.own, batch.own, strict=True):
-            gradients = self._room(tree.kept)
-            gradients.begin(part.share * own.examples / batch.examples)
-            if own.examples:
-                keep = partial(self._keep, low=shard * batch.each)
-                values = self._forward.run(own.inputs, keep, training=True)
-                found[shard] = backward(self._forward, values, own.targets, gradients), values
-            tree.add(gradients.flat)
+        found = dict[int, Way]()
+        tree, norms = Tree[Floats](), ShardNorms(self._each, self._together, batch.each, batch.examples)
+        shards = [*zip(self._together.own, batch.own, strict=True)]
+        step = len(shards) if self._forward.normalized else 1  # these wait for each other, others need less memory
+        for first in range(0, len(shards), step):
+            some = shards[first : first + step]
+            gradients = [self._room(tree.kept + n) for n in range(len(some))]
+            found |= self._shards(some, gradients, part.share, norms)
+            for gradient in gradients:
+                tree.add(gradient.flat)
         self._summed.add(tree.total(), part.last)
         if part.last:
             self._summed.give(self._optimizer, self._settings.clip, self._each)
             limit_weights(self._network)
-        self._errors.add(0.0, {shard: error for shard, (error, _) in found.items()})
-        for error, values in found.values():
-            self._look_at(error, values)
+        self._errors.add(0.0, {shard: way.error for shard, way in found.items()})
+        for way in found.values():
+            self._look_at(way.error, way.values)
+
+    def _shards(
+        self, some: Sequence[tuple[int, Batch]], sinks: Sequence[ShardGradients], share: float, norms: ShardNorms
+    ) -> dict[int, Way]:
+        """Compute shards together, each with its gradient's memory; return how those went that have examples."""
+        for (_, own), sink in zip(some, sinks, strict=True):
+            sink.begin(share if own.examples else 0.0)
+        full = [(shard, own) for shard, own in some if own.examples]  # the first ones
+        given = [(own.inputs, partial(self._keep, low=shard * norms.each)) for shard, own in full]
+        found = self._forward.run_shards(given, norms)
+        ways = [Way(values, own.targets, sink) for (_, own), values, sink in zip(full, found, sinks, strict=False)]
+        backward_shards(self._forward, ways, norms)
+        return {shard: way for (shard, _), way in zip(full, ways, strict=True)}
 
     def evaluator(self) -> Evaluator:
         """See `engines.Engine`."""

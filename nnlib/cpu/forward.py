@@ -7,7 +7,7 @@ wherever it can be (see `network.is_blocked`), so that there is no dense target 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from scipy import sparse
 
 from nnlib.cpu.maps.layers import MapLayers, is_simple
 from nnlib.cpu.maps.pieces import by_examples
+from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.products import FLOAT32, Factor, Products
 from nnlib.cpu.sparse_products import EXAMPLES, Touched, add_shards, product, touched_by
 from nnlib.errors import NotFiniteError
@@ -41,6 +42,7 @@ PIECE = 256  # rows or columns of a weight matrix that one thread works on
 class Values:
     """What a forward pass found, by the number of the layer."""
 
+    mean_over: int = 0  # examples that the mean error is over; 0: these, which are no shard of others
     out: dict[int, Matrix] = field(default_factory=dict)  # what the next layers see, after dropout
     factors: dict[int, Factor] = field(default_factory=dict)  # the dense ones of these that are multiplied
     sums: dict[int, Floats] = field(default_factory=dict)  # z of output layers that are not blocked
@@ -84,6 +86,7 @@ class Forward(Graph):
         self.maps = MapLayers(self, each)
         self._multiplied = {edge.source for edge in network.spec.edges if not is_convolution(network.spec, edge)}
         self._last = self._last_uses()
+        self.normalized = network.norms.keys() - network.fixed  # by the batch itself, in training
 
     def run(
         self,
@@ -100,22 +103,55 @@ class Forward(Graph):
         """
         values = values or Values()
         for node in self.nodes:
-            if node.layer.kind is LayerKind.INPUT:
-                a = inputs[node.number]
-            elif node.blocked:
+            if node.blocked:
                 continue
-            else:
-                a = self._compute(node, values, training)
-            if keep is not None and node.layer.dropout and not is_sparse_input(node.layer):
-                a = self._drop(node, values, a, keep)
-            values.out[node.number] = a
-            if node.number in self._multiplied and not sparse.issparse(a):
-                values.factors[node.number] = self.products.factor(a)
+            a = inputs[node.number] if node.layer.kind is LayerKind.INPUT else self._compute(node, values, training)
+            self._put(node, values, a, keep)
             if wanted is not None:
                 for layer in set(self._last.get(node.number, ())).difference(wanted):
                     values.out.pop(layer, None)
                     values.factors.pop(layer, None)
         return values
+
+    def run_shards(self, shards: Sequence[tuple[Mapping[int, Matrix], Keep]], norms: ShardNorms) -> list[Values]:
+        """As `run` in training, of shards of a batch: each layer of all of them, one shard after the other.
+
+        All ranks have to do it at once.
+        """
+        found = [Values(mean_over=norms.examples) for _ in shards]
+        for node in self.nodes:
+            if node.blocked:
+                continue
+            if node.layer.kind is LayerKind.INPUT:
+                given = [inputs[node.number] for inputs, _ in shards]
+            elif node.number in self.normalized:
+                given = self._normalize_shards(node, found, norms)
+            else:
+                given = [self._compute(node, values, True) for values in found]
+            for a, values, (_, keep) in zip(given, found, shards, strict=True):
+                self._put(node, values, a, keep)
+        return found
+
+    def _normalize_shards(self, node: Node, found: Sequence[Values], norms: ShardNorms) -> list[Floats]:
+        """Return what a layer gives of each shard whose sums are normalized over the whole batch."""
+        is_plain = node.layer.type is LayerType.FULLY_CONNECTED
+        sums = [self.sums(node, values) if is_plain else self.maps.sums(node, values) for values in found]
+        normed = norms.forward(node, self.network.norms[node.number], sums)
+        for values, (one, _) in zip(found, normed, strict=True):
+            values.normed[node.number] = one
+        if not is_plain and is_simple(node):
+            for _, z in normed:
+                self.maps.activate(node, z)
+            return [z for _, z in normed]
+        return [self._activate(node, values, z) for values, (_, z) in zip(found, normed, strict=True)]
+
+    def _put(self, node: Node, values: Values, a: Matrix, keep: Keep | None) -> None:
+        """Let the next layers see what a layer gives."""
+        if keep is not None and node.layer.dropout and not is_sparse_input(node.layer):
+            a = self._drop(node, values, a, keep)
+        values.out[node.number] = a
+        if node.number in self._multiplied and not sparse.issparse(a):
+            values.factors[node.number] = self.products.factor(a)
 
     def _last_uses(self) -> Mapping[int, list[int]]:
         """Return by layer which layers are read for the last time to compute it; sources of blocked ones never are."""
@@ -151,6 +187,9 @@ class Forward(Graph):
                 return z
         else:
             z = self._normalized_sums(node, values, training)
+        return self._activate(node, values, z)
+
+    def _activate(self, node: Node, values: Values, z: Floats) -> Floats:
         if node.error is not None:
             values.sums[node.number] = z.copy()
         if node.layer.activation in ROWWISE:
@@ -161,7 +200,7 @@ class Forward(Graph):
         z = self.sums(node, values)
         if node.layer.batch_norm:
             norm = self.network.norms[node.number]
-            if training and node.number not in self.network.fixed:
+            if training and node.number in self.normalized:
                 values.normed[node.number], z = batch_norm.forward(norm, z)
             else:
                 z = batch_norm.inference(norm, z)

@@ -68,8 +68,9 @@ class Optimizer:
             for n, bias in enumerate(network.biases)
         ]
         self._norms = {
-            n: (self._slot(norm.scale[:, None], n), self._slot(norm.bias[:, None], n))
+            (n, name): self._slot(array[:, None], n)
             for n, norm in network.norms.items()
+            for name, array in (("scale", norm.scale), ("bias", norm.bias))
         }
         live = find_live_layers(spec)
         for edge in iterate_owners(spec):
@@ -90,9 +91,8 @@ class Optimizer:
             found |= {f"weights{owner}_state{n}": state for n, state in enumerate(slot.states)}
         for number, slot in enumerate(self._biases):
             found |= {f"bias{number}_state{n}": state for n, state in enumerate(slot.states)}
-        for layer, pair in self._norms.items():
-            for name, slot in zip(("scale", "bias"), pair, strict=True):
-                found |= {f"norm{layer}_{name}_state{n}": state for n, state in enumerate(slot.states)}
+        for (layer, name), slot in self._norms.items():
+            found |= {f"norm{layer}_{name}_state{n}": state for n, state in enumerate(slot.states)}
         return found
 
     def resume(self, step: int) -> None:
@@ -132,8 +132,12 @@ class Optimizer:
 
     def norm(self, layer: int, scale: Floats, bias: Floats) -> None:
         """Update a batch normalization."""
-        for slot, gradient in zip(self._norms[layer], (scale, bias), strict=True):
-            self._update(slot, 0, gradient[:, None])
+        for name, gradient in (("scale", scale), ("bias", bias)):
+            self.norm_array(layer, name, 0, gradient)
+
+    def norm_array(self, layer: int, name: str, low: int, gradient: Floats) -> None:
+        """Update the scale or the bias of a batch normalization from `low` with its gradient (n,)."""
+        self._update(self._norms[layer, name], low, gradient[:, None])
 
     def touched(self, owner: int, low: int, rows: Longs, gradient: Floats) -> None:
         """Update the rows that have a gradient; the others are left for `settle`.

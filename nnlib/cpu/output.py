@@ -113,6 +113,7 @@ class _Layer:
         self.error = node.error
         self.dtype = forward.network.dtype
         self.examples = int(values.out[node.edges[0].source].shape[0])
+        self.mean_over = values.mean_over or self.examples
         self.normalizer: Floats | None = None
         self.kept: dict[int, Floats] = {}
         if self.error.softmax:
@@ -133,7 +134,7 @@ class _Layer:
         weights, shares = self.targets.weights, self.targets.shares
         error = losses.block_error(self.error, z, target, weights, self.normalizer, shares)
         if self.sink is not None:
-            z /= self.examples
+            z /= self.mean_over
             self._dense_gradients(low, high, z, z.sum(axis=0), belows, w)
         return error
 
@@ -172,7 +173,7 @@ class _Layer:
             columns.indices,
             columns.data if weighted else None,
             (margin.one_target, margin.zero_target, margin.one_scale, margin.zero_scale),
-            1 / self.examples,
+            1 / self.mean_over,
             SCRATCH.get("bias", (high - low,), self.dtype),
         )
         if margin.zero_target > 0 and self.sink is not None:

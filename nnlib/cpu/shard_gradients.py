@@ -1,8 +1,9 @@
 """Gradients of networks that every rank has whole, and of a batch some examples: from shards to an update.
 
-A shard's gradient is one flat array. The tree adds those of all shards, and a rank gets its rows of every weight matrix
-and bias of the sum. Of these it keeps the optimizer's state, as in ZeRO-1 (Rajbhandari et al. 2020), and gives the new
-parameters to all others. Where it is said that an array has rows, a bias has one number in each.
+A shard's gradient is one flat array. The tree adds those of all shards, and a rank gets its rows of every weight
+matrix, bias and batch normalization of the sum. Of these it keeps the optimizer's state, as in ZeRO-1 (Rajbhandari et
+al. 2020), and gives the new parameters to all others. Where it is said that an array has rows, one without columns has
+one number in each.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from nnlib.util.threads import Each, consume
 class Place:
     """Where the gradient of an array lies: its rows, made a multiple of 8, from `low` on."""
 
-    is_bias: bool
-    number: int  # of the edge
+    name: str  # of the array, as in `Network.arrays`
     array: Floats  # the parameters
     rows: Rows
     low: int
@@ -56,11 +56,12 @@ def lay_out(network: Network, cut: Cut) -> tuple[Place, ...]:
     """Return where the gradients of all parameters lie that a batch changes."""
     spec, live, low, found = network.spec, find_live_layers(network.spec), 0, []
     edges = [edge for edge in spec.edges if edge.target in live and edge.owner not in network.locked]
-    arrays = {(False, edge.owner): network.stores[edge.owner] for edge in edges}
-    arrays |= {(True, edge.number): network.biases[edge.number] for edge in edges}
-    for (is_bias, number), array in arrays.items():
-        rows = cut.updated(f"{'bias' if is_bias else 'weights'}{number}")
-        found.append(Place(is_bias, number, array, rows, low))
+    arrays = {f"weights{edge.owner}": network.stores[edge.owner] for edge in edges}
+    arrays |= {f"bias{edge.number}": network.biases[edge.number] for edge in edges}
+    for n in sorted(live & network.norms.keys() - network.fixed):
+        arrays |= {f"norm{n}_scale": network.norms[n].scale, f"norm{n}_bias": network.norms[n].bias}
+    for name, array in arrays.items():
+        found.append(Place(name, array, cut.updated(name), low))
         low += found[-1].size * SHARDS
     return tuple(found)
 
@@ -73,7 +74,7 @@ class ShardGradients:
 
     def __init__(self, network: Network, places: tuple[Place, ...]) -> None:
         self.flat = np.zeros(sum(place.size for place in places) * SHARDS, network.dtype)
-        self._of = {(place.is_bias, place.number): place.view(self.flat, SHARDS) for place in places}
+        self._of = {place.name: place.view(self.flat, SHARDS) for place in places}
         self._shared = {edge.owner for edge in network.spec.edges if edge.owner != edge.number}
         self._share = network.dtype.type(1)
 
@@ -83,11 +84,11 @@ class ShardGradients:
         if not share:
             self.flat[...] = 0
         for owner in self._shared:
-            self._of[False, owner][...] = 0
+            self._of[f"weights{owner}"][...] = 0
 
     def rows(self, owner: int, low: int, gradient: Floats) -> None:
         """Take the gradient of the rows of a store from `low`."""
-        place = self._of[False, owner][low : low + len(gradient)]
+        place = self._of[f"weights{owner}"][low : low + len(gradient)]
         if owner in self._shared:
             place += gradient * self._share
         else:
@@ -95,15 +96,16 @@ class ShardGradients:
 
     def bias(self, edge: int, low: int, gradient: Floats) -> None:
         """Take the gradient of the biases from `low`."""
-        np.multiply(gradient, self._share, out=self._of[True, edge][low : low + len(gradient)])
+        np.multiply(gradient, self._share, out=self._of[f"bias{edge}"][low : low + len(gradient)])
 
     def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
         """Not called: a plan by examples has no sparse inputs."""
         raise NotImplementedError
 
     def norm(self, layer: int, scale: Floats, bias: Floats) -> None:
-        """Not called: in a plan by examples no batch normalization learns."""
-        raise NotImplementedError
+        """Take the shard's part in the gradients of a batch normalization."""
+        for name, gradient in (("scale", scale), ("bias", bias)):
+            np.multiply(gradient, self._share, out=self._of[f"norm{layer}_{name}"][: len(gradient)])
 
 
 class Summed:
@@ -112,7 +114,7 @@ class Summed:
     def __init__(self, network: Network, places: tuple[Place, ...], cut: Cut, together: Collectives) -> None:
         self._network, self._places, self._together, self._own = network, places, together, len(cut.own)
         self._kept: Floats | None = None
-        self._divisors = divisors_of(network)
+        self._divisors = {f"weights{n}": divisor for n, divisor in divisors_of(network).items()}
 
     def add(self, flat: Floats, is_last: bool) -> None:
         """Add a batch's gradient, of which this is the sum over the own shards; all ranks do it at once.
@@ -136,9 +138,8 @@ class Summed:
         scale = clip_scale(limit, self._length)
         for place in self._places:
             gradient = place.view(self._kept, self._own)[: place.rows.count]
-            gradient *= gradient.dtype.type(scale / (1 if place.is_bias else self._divisors[place.number]))
-            take = partial(optimizer.bias if place.is_bias else optimizer.rows, place.number)
-            consume(each(partial(_take, take, gradient), range(0, len(gradient), PIECE)))
+            gradient *= gradient.dtype.type(scale / self._divisors.get(place.name, 1))
+            consume(each(partial(_take, _taker(optimizer, place.name), gradient), range(0, len(gradient), PIECE)))
         self._kept = None
         if self._together.ranks > 1:
             self._collect()
@@ -164,6 +165,15 @@ class Summed:
                 theirs = Rows(place.rows.units, range(rank * self._own, (rank + 1) * self._own))
                 local = place.view(row, self._own)[: theirs.count]
                 theirs.put(local, place.array)
+
+
+def _taker(optimizer: Optimizer, name: str) -> Callable[[int, Floats], None]:
+    """Return what updates an array, by its name."""
+    kind = name.rstrip("0123456789")
+    if kind in ("weights", "bias"):
+        return partial(optimizer.rows if kind == "weights" else optimizer.bias, int(name.removeprefix(kind)))
+    layer, _, of = name.removeprefix("norm").partition("_")
+    return partial(optimizer.norm_array, int(layer), of)
 
 
 def _take(take: Callable[[int, Floats], None], gradient: Floats, low: int) -> None:

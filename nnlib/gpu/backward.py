@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from nnlib.gpu.buffers import ACTIVATIONS, Piece
 from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.maps.pooling import Into, is_pooling
-from nnlib.gpu.optimizer import Optimizer
 from nnlib.gpu.output import Losses
 from nnlib.gpu.runtime import Array, grid_of
 from nnlib.model.graph import Node
@@ -16,16 +16,30 @@ from nnlib.ops.activations import ROWWISE
 from nnlib.spec.types import Edge, LayerKind
 
 
+class Sink(Protocol):
+    """What is told of the gradients of a batch, which lie where `Parameters` says."""
+
+    def begin(self) -> None:
+        """Start to take the gradients of a batch."""
+
+    def next_use(self, owner: int) -> bool:
+        """Whether a gradient is to be added to what another edge with the same weights gave."""
+
+    def touched(self, edge: Edge, batch: DeviceBatch, delta: Array) -> None:
+        """Take the gradient of a sparse input's weights."""
+
+
 class Backward:
     """Computes the error of a batch, and gives the gradient of its mean to `optimizer`."""
 
-    def __init__(self, forward: Forward, losses: Losses, optimizer: Optimizer) -> None:
+    def __init__(self, forward: Forward, losses: Losses, optimizer: Sink) -> None:
         self._forward, self._losses, self._optimizer = forward, losses, optimizer
         self._parameters, self._runtime = forward.parameters, forward.runtime
         self._spec, self._learning = forward.graph.network.spec, forward.graph.learning
         fixed = [norm_count(self._spec, n) for n in forward.graph.network.fixed]
         self._zeros = forward.runtime.zeros(max(fixed, default=0))
         self._belows = self._room_for_belows()
+        self._written = set[int]()  # layers whose delta has something in it
 
     def _room_for_belows(self) -> Array:
         """Return room for what each own shard of an output layer that is cut gives to dLoss/d(a source)."""
@@ -42,28 +56,54 @@ class Backward:
 
     def run(self, batch: DeviceBatch) -> None:
         """Go through the layers backwards, after `Forward.run`; the loss is added up in `Losses.status`."""
-        self._optimizer.begin()
-        written = set[int]()  # layers whose delta has something in it
+        self.begin()
         for node in reversed(self._forward.graph.nodes):
-            if node.layer.kind is LayerKind.INPUT or node.number not in self._parameters.live:
-                continue
-            if node.number not in self._learning:
-                if node.error is not None:
-                    self._losses.error(node, batch, only=True)
-                continue
-            if node.number in self._forward.wide_outputs:
-                self._pieces(node, batch, written)
-                continue
-            delta = self._delta(node, batch, node.number in written)
-            self._norm_backward(node, delta, batch.examples)
-            self._biases(node, delta)
-            for edge in node.edges:
-                self._edge(edge, batch, delta, written)
-            if is_pooling(node):
-                self._pool(node, batch, delta, written)
-            for skip in node.skips:
-                self._pass(skip, delta, written)
+            delta = self.delta(node, batch)
+            if delta is not None:
+                self.norm_backward(node, delta)
+                self.give(node, batch, delta)
+        self.finish(batch)
+
+    def begin(self) -> None:
+        """Start on a batch."""
+        self._optimizer.begin()
+        self._written.clear()
+
+    def finish(self, batch: DeviceBatch) -> None:
+        """Add up the error of the batch."""
         self._losses.finish(batch)
+
+    def delta(self, node: Node, batch: DeviceBatch) -> Array | None:
+        """Return dLoss/dz, after batch normalization, of a layer; None where nothing is to be done with it.
+
+        That is so of inputs, where no output layer depends on it, where nothing learns from here on, and of an output
+        layer that is cut, which is done with.
+        """
+        if node.layer.kind is LayerKind.INPUT or node.number not in self._parameters.live:
+            return None
+        if node.number not in self._learning:
+            if node.error is not None:
+                self._losses.error(node, batch, only=True)
+            return None
+        if node.number in self._forward.wide_outputs:
+            self._pieces(node, batch, self._written)
+            return None
+        delta = self._delta(node, batch, node.number in self._written)
+        if node.layer.delta_norm:  # of each example's own delta, which is a part of a mean
+            size, n = delta.shape
+            arguments = (delta, batch.examples, n, delta.strides[0] // 4, node.layer.delta_norm)
+            self._runtime.launch("limit_delta", (size,), *arguments)
+        return delta
+
+    def give(self, node: Node, batch: DeviceBatch, delta: Array) -> None:
+        """Give the gradients of a layer, from dLoss/d(its sums), and the layers before it their part."""
+        self._biases(node, delta)
+        for edge in node.edges:
+            self._edge(edge, batch, delta, self._written)
+        if is_pooling(node):
+            self._pool(node, batch, delta, self._written)
+        for skip in node.skips:
+            self._pass(skip, delta, self._written)
 
     def _pieces(self, node: Node, batch: DeviceBatch, written: set[int]) -> None:
         """Give the gradients of an output layer that is cut; add its part to dLoss/d(its sources)."""
@@ -135,12 +175,9 @@ class Backward:
         if layer.activation in ROWWISE and not unmasked:
             self._runtime.launch("rowwise_backward", (size,), delta, a, room.totals, size, n, n, kind)
 
-    def _norm_backward(self, node: Node, delta: Array, examples: int) -> None:
-        """Apply the limit of delta's norm, a part of a mean over `examples`; go back through batch normalization."""
+    def norm_backward(self, node: Node, delta: Array) -> None:
+        """Go back through batch normalization, in place."""
         room, layer, (size, n) = self._forward.rooms[node.number], node.layer, delta.shape
-        if layer.delta_norm:
-            limit = layer.delta_norm
-            self._runtime.launch("limit_delta", (size,), delta, examples, n, delta.strides[0] // 4, limit)
         by_channel, fixed = self._forward.maps.by_channel(node.number), node.number in self._forward.graph.network.fixed
         if fixed and by_channel:
             self._forward.maps.infer_backward(node.number, delta, self._zeros)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -93,14 +94,23 @@ class Forward:
         if self._noise is not None:
             self.runtime.upload(self._noise, np.array([p, 1 / (1 - p)], np.float32))
 
+    def beside(self, parameters: Parameters, most: int) -> Forward:
+        """Return another one with room of its own, for training on batches of up to `most` examples; nothing is cut."""
+        other = copy.copy(self)
+        other.parameters, other.maps, other.pending = parameters, self.maps.using(parameters), {}
+        rooms = (
+            (node.number, room_of(self.runtime, self.graph, node, most, True, self.cut)) for node in self.graph.nodes
+        )
+        other.rooms = {number: room for number, room in rooms if room is not None}
+        return other
+
     def run(self, batch: DeviceBatch) -> None:
         """Compute every layer; an output layer gets its sums, but for a bias that is `pending`."""
         for node in self.graph.nodes:
-            if node.layer.kind is LayerKind.INPUT:
-                if self.drops(batch, node):
-                    self._drop(node, batch, batch.dense(node.number, node.units))
-            else:
-                self._compute(node, batch)
+            self.sum_up(node, batch)
+            if node.layer.batch_norm:
+                self.normalize(node, batch)
+            self.activate(node, batch)
 
     def sums(self, batch: DeviceBatch, node: Node) -> list[Array]:
         """Return the sums of an output layer with all biases, (b, n) for each of its pieces."""
@@ -145,7 +155,12 @@ class Forward:
         """Whether a layer drops whole maps."""
         return node.layer.drop_channels and self.maps.by_channel(node.number)
 
-    def _compute(self, node: Node, batch: DeviceBatch) -> None:
+    def sum_up(self, node: Node, batch: DeviceBatch) -> None:
+        """Compute what a layer gives up to its batch normalization; an input has nothing but dropout."""
+        if node.layer.kind is LayerKind.INPUT:
+            if self.drops(batch, node):
+                self._drop(node, batch, batch.dense(node.number, node.units))
+            return
         if node.number in self.wide_outputs:
             self._compute_pieces(node, batch)
             return
@@ -156,11 +171,13 @@ class Forward:
         if bias is not None and (layer.batch_norm or (rowwise and (room.read or not self._by_normalizer(node)))):
             self.add_bias(z, bias)
             bias = None
-        if layer.batch_norm:
-            self._normalize(node, batch, z)
-        self.pending[node.number] = bias if not room.read else None
-        if room.read:
-            self._activate(node, batch, z, bias)
+        self.pending[node.number] = bias
+
+    def activate(self, node: Node, batch: DeviceBatch) -> None:
+        """Compute the rest of a layer; of an output layer that nobody reads, `Losses` do."""
+        if node.layer.kind is not LayerKind.INPUT and self.rooms[node.number].read:
+            bias, self.pending[node.number] = self.pending[node.number], None
+            self._activate(node, batch, self.rooms[node.number].z[: batch.size], bias)
 
     def _compute_pieces(self, node: Node, batch: DeviceBatch) -> None:
         """Compute the sums of an output layer that is cut, but for a bias: a product for each shard that is here."""
@@ -214,8 +231,11 @@ class Forward:
         grid = grid_of(math.ceil(a.size / 8))
         self.runtime.launch("dropout", grid, a, room.out[: batch.size], a.size, room.unit, *noise)
 
-    def _normalize(self, node: Node, batch: DeviceBatch, z: Array) -> None:
-        room, (size, n) = self.rooms[node.number], z.shape
+    def normalize(self, node: Node, batch: DeviceBatch) -> None:
+        """Normalize the sums of a layer in place: by those of the batch in training, else by the running averages."""
+        room = self.rooms[node.number]
+        z = room.z[: batch.size]
+        size, n = z.shape
         arrays = [self.parameters.values(f"norm{node.number}_{name}") for name in NORM_ARRAYS]
         learns = batch.train and node.number not in self.graph.network.fixed
         if self.maps.by_channel(node.number):

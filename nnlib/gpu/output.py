@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -169,6 +170,12 @@ class ShardLosses(Losses):
         super().__init__(forward, most)
         self._own = own
         self.by_shard = self._runtime.zeros((len(own), steps), np.float64)
+
+    def beside(self, forward: Forward) -> ShardLosses:
+        """Return what computes the errors of a shard that is computed beside others, into the same sums."""
+        other = copy.copy(self)
+        other._forward, other._parts = forward, self._runtime.zeros(self._parts.size, np.float64)
+        return other
 
     def finish(self, batch: DeviceBatch) -> None:
         """Add up the error of a shard."""

@@ -7,6 +7,7 @@ are tables by themselves, of which a step updates the rows that it touches.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -131,6 +132,14 @@ class Parameters:
         for name in self._places:
             self.parts[name] = ParameterBlock(self._view(name, self.flat), self._view(name, self.gradient))
         return ends[0]
+
+    def beside(self, gradient: Array) -> Parameters:
+        """Return the same parameters with another flat gradient."""
+        other = copy.copy(self)
+        other.gradient, other.parts = gradient, dict(self.parts)
+        for name in self._places:
+            other.parts[name] = ParameterBlock(self.parts[name].values, self._view(name, gradient))
+        return other
 
     def _view(self, name: str, flat: Array) -> Array:
         place, shape = self._places[name]

@@ -66,22 +66,24 @@ class Session:
         work: Callable[[DeviceBatch], None],
         train: bool = False,
         graph: bool = True,
+        exchange: Exchange | None = None,
     ) -> None:
         """Bring a batch and launch `work` on it.
 
         The first of a kind and size is launched piece by piece, which loads what is needed; the second is captured as a
         graph, which those after it launch as a whole. Without `graph` all are launched piece by piece, as they are when
-        other ranks are met in this machine's memory.
+        other ranks are met in this machine's memory. `exchange`: another one than the session's that `work` has.
         """
+        exchange = exchange or self.exchange
         self._feed.put(words)
         batch = DeviceBatch(self._feed.words, packing, size, train)
         key = kind, size, packing.key
-        if graph and key in self._done and self.exchange.captured:
+        if graph and key in self._done and exchange.captured:
             place = *key, self._feed.generation
             if place not in self._graphs:
                 self._graphs = {other: graph for other, graph in self._graphs.items() if other[-1] == place[-1]}
-                self._graphs[place] = self.exchange.capture(lambda: work(batch))
-            self.exchange.replay(self._graphs[place])
+                self._graphs[place] = exchange.capture(lambda: work(batch))
+            exchange.replay(self._graphs[place])
         else:
             work(batch)
             self._done.add(key)

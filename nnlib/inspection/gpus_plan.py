@@ -10,11 +10,11 @@ from nnlib.contract import TrainSettings
 from nnlib.data.file import SetSummary
 from nnlib.errors import NnlibError
 from nnlib.inspection.costs import Entries, Step, count_costs
-from nnlib.inspection.scaling import COUNTS, MACHINES, WORTH, Work, predict_efficiency, work_of
+from nnlib.inspection.scaling import COUNTS, MACHINES, WORD, WORTH, Work, predict_efficiency, work_of
 from nnlib.inspection.shapes import fit_sets, has_maps
-from nnlib.model.network import Network, is_lazy
+from nnlib.model.network import Network, is_lazy, norm_count
 from nnlib.optim.rules import RULES
-from nnlib.shards.plan import EXAMPLES, ITEMS, WHOLE, plan_of, why_whole
+from nnlib.shards.plan import EXAMPLES, ITEMS, WHOLE, normalized_by_batch, plan_of, why_whole
 from nnlib.shards.tree import SHARDS
 from nnlib.spec.types import LayerKind, NetworkSpec
 from nnlib.util.columns import Narrow, format_fitted
@@ -44,7 +44,14 @@ def describe_cut(spec: NetworkSpec, settings: TrainSettings) -> Iterator[str]:
     yield f"several GPUs (parallel {settings.parallel.lower()}): {HOW[plan.kind]}"
     if plan.kind == EXAMPLES:
         yield "  each has all weights, updates a slice of them, and keeps the optimizer's state of it"
-        yield "  one GPU alone runs all eight shards, one after the other; not measured on GPUs yet"
+        normalized = normalized_by_batch(spec)
+        how = "layer by layer" if normalized else "one after the other"
+        if normalized:
+            count, sent = len(normalized), 2 * WORD * sum(norm_count(spec, n) for n in normalized)
+            layers = "1 layer is" if count == 1 else f"{count} layers are"
+            exchanges = f"{2 * count if count > 1 else 'two'} exchanges in a step"
+            yield f"  {layers} normalized by the whole batch: {exchanges}, of {show_bytes(2 * sent)} to each other"
+        yield f"  one GPU alone runs all eight shards, {how}; not measured on GPUs yet"
         if chosen is not settings:
             yield f"  so in jobs that ask for several GPUs: two are predicted to be faster than one ({JUDGED_ON.name})"
             yield "  with one GPU, and for nnlib train, auto cuts nothing of it"
@@ -89,7 +96,9 @@ def predict_work(spec: NetworkSpec, settings: TrainSettings, batch: int, entries
     lazy = [edge.number for edge in spec.edges if is_lazy(spec, edge)]
     found = {n: (one.count, one.touched) for n, one in entries.items()}
     work = work_of(spec, batch, RULES[settings.optimizer.lower()].states, plan.wide, found, lazy)
-    return replace(work, by_examples=plan.kind == EXAMPLES)
+    if plan.kind != EXAMPLES:
+        return work
+    return replace(work, by_examples=True, normalized=tuple(norm_count(spec, n) for n in normalized_by_batch(spec)))
 
 
 def predict_from(spec: NetworkSpec, settings: TrainSettings, sets: Sequence[SetSummary]) -> Work | None:
@@ -117,11 +126,13 @@ def describe_memory(
 ) -> str:
     """Return what a training takes of each GPU: what belongs to cut layers is shared, all else is on every one.
 
-    By examples a GPU has all weights, one shard of the batch at a time, and its part of the optimizer's state.
+    By examples a GPU has all weights, one shard of the batch at a time, or all of its own where batch normalization
+    learns, and its part of the optimizer's state.
     """
     spec, states = network.spec, RULES[settings.optimizer.lower()].states
     plan = plan_of(spec, settings.batch, settings.parallel)
     by_examples = plan.kind == EXAMPLES
+    is_together = by_examples and bool(normalized_by_batch(spec))
     size, kept = (math.ceil(batch / SHARDS), 1) if by_examples else (batch, several)
     step = Step(size, states, gpu=True, accumulate=kept)
     costs = {cost.name: cost for cost in count_costs(network, entries, step)}
@@ -132,19 +143,20 @@ def describe_memory(
             cost = costs[layer.name]
             own = n in plan.wide or any(edge.source in plan.wide for edge in spec.edges if edge.target == n)
             taken += cost.weights / (ranks if own else 1) + cost.state / (ranks if own or by_examples else 1)
-            taken += cost.batch / (ranks if n in plan.wide else 1)
-            taken += cost.weights * _count_gradients(ranks, several) if by_examples else 0.0
+            taken += cost.batch * (SHARDS // ranks if is_together else 1) / (ranks if n in plan.wide else 1)
+            taken += cost.weights * _count_gradients(ranks, several, is_together) if by_examples else 0.0
         sizes.append(f"{show_bytes(int(taken))} on {ranks}")
     return f"memory of each GPU: {', '.join(sizes)}; with validation the best epoch's weights besides"
 
 
-def _count_gradients(ranks: int, several: int) -> float:
-    """Return how many gradients of all weights a rank keeps by examples besides that of a shard.
+def _count_gradients(ranks: int, several: int, is_together: bool) -> float:
+    """Return how many gradients of all weights a rank keeps by examples besides the one that is updated by.
 
-    They are the tree's branches, one for each time that its shards are halved; what the others give it; and its part of
-    the sum of several batches.
+    They are the tree's branches, one for each time that its shards are halved, or those of all shards that go together;
+    what the others give it; and its part of the sum of several batches.
     """
-    return (SHARDS // ranks).bit_length() - 1 + (ranks > 1) + (several > 1) / ranks
+    own = SHARDS // ranks
+    return (own if is_together else own.bit_length() - 1) + (ranks > 1) + (several > 1) / ranks
 
 
 def describe_efficiency(work: Work, room: int) -> str:

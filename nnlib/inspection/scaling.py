@@ -5,7 +5,8 @@ that no GPU shortens. Layers cut by items have 1/R of their units on each of R G
 Each weight matrix of a cut layer costs a step one sum over the GPUs of batch x units of its other end: an exchange of
 slices and one of their sums, in which 2 (R - 1) / R of the array leave each GPU, however wide the layer is. By examples
 each GPU has 8 / R shards of the batch, whole weights, and 1 / R of the optimizer's state: gradients are summed over the
-GPUs by slices, and the new weights travel back; each shard, and the update, takes the time that no GPU shortens. A
+GPUs by slices, and the new weights travel back; each shard, and the update, takes the time that no GPU shortens. Each
+layer with batch normalization that learns waits for two small exchanges, of two numbers a channel to each other GPU. A
 convolution is a product of unfolded maps: as many rows an example as a map has values.
 
 The efficiency is that of strong scaling, T(1) / (R T(R)): the same batch on R GPUs, and T(1) of one GPU that knows of
@@ -80,6 +81,7 @@ class Work:
     states: int
     by_examples: bool = False  # in place of items
     values: int = 0  # of an example in layers that convolve or pool
+    normalized: tuple[int, ...] = ()  # channels of each layer whose batch normalization learns, by examples
 
 
 def work_of(
@@ -121,7 +123,8 @@ def step_seconds(machine: Machine, work: Work, ranks: int = 1) -> float:
     passes = WORD * MAP_PASSES * work.batch * work.values / machine.memory
     if work.by_examples and ranks > 1:
         seconds = sum(_seconds_by_examples(machine, work, matrix, ranks) for matrix in work.matrices) + passes / ranks
-        launches = SHARDS // ranks + 1  # a graph for each own shard, and those of the update
+        launches = SHARDS // ranks + 1  # of each own shard, and of the update
+        seconds += sum(2 * _statistics(machine, channels, ranks) for channels in work.normalized)
         return launches * machine.floor + seconds + 2 * machine.latency  # of all dense gradients at once
     return machine.floor + passes + sum(_seconds(machine, work, matrix, ranks) for matrix in work.matrices)
 
@@ -162,6 +165,11 @@ def _seconds_by_examples(machine: Machine, work: Work, matrix: Matrix, ranks: in
     moved = (3 * (mine - 1) + (update + 1) / ranks) * size
     moved += OUTPUT_PASSES * work.batch * matrix.places * matrix.units / ranks if matrix.output else 0.0
     return mine * seconds + WORD * moved / machine.memory + _sent(machine, size, ranks)
+
+
+def _statistics(machine: Machine, channels: int, ranks: int) -> float:
+    """Return the seconds of an exchange of two numbers a channel, which each GPU gives to all others."""
+    return machine.latency + WORD * 2 * channels * (ranks - 1) / machine.link
 
 
 def _sent(machine: Machine, numbers: float, ranks: int) -> float:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnlib.model.network import Network, block_width, count_units, find_learning_layers, is_blocked, layout_of
+from nnlib.model.network import (
+    Network,
+    block_width,
+    count_units,
+    find_learning_layers,
+    find_live_layers,
+    is_blocked,
+    layout_of,
+)
 from nnlib.ops import losses
 from nnlib.ops.pooling import WHOLE, whole
 from nnlib.spec.geometry import Maps, Sweep, has_kernel, maps_of, sweep_of
@@ -49,6 +57,11 @@ class Graph:
     def learning(self) -> frozenset[int]:
         """The layers whose value training changes, to which alone the error is carried back."""
         return find_learning_layers(self.network)
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """The layers on which an output layer depends."""
+        return find_live_layers(self.network.spec)
 
     def node(self, layer: int) -> Node:
         """Return the node of a layer."""

@@ -3,6 +3,9 @@
 Shapes: b examples, n units; for maps (b, C, S), C maps of S places, whose statistics are over examples and places, and
 `n` below is C. In training the statistics are those of the batch; running averages of them, each new batch with weight
 0.1, are kept for prediction.
+
+Of a batch that is cut, parts have means and sums of squares of the distances from them, which are merged: sums of
+squares of the numbers themselves would lose the variance where the mean is far from 0.
 """
 
 from __future__ import annotations
@@ -49,26 +52,61 @@ class Normed:
     inverse: Floats
 
 
+@dataclass(slots=True, eq=False)
+class Moments:
+    """Of `count` numbers of each unit their mean, and the sum of the squares of their distances from it, each (n,)."""
+
+    count: int
+    mean: Floats
+    squares: Floats
+
+    @staticmethod
+    def of_nothing(units: int, dtype: Any) -> Moments:
+        """Return those of no numbers at all."""
+        return Moments(0, np.zeros(units, dtype), np.zeros(units, dtype))
+
+    def __iadd__(self, other: Moments) -> Moments:
+        """Take in those of other numbers (Chan, Golub and LeVeque 1979)."""
+        count = self.count + other.count
+        if count:
+            apart, share = other.mean - self.mean, other.count / count
+            self.mean += apart * share
+            self.squares += other.squares + apart * apart * (self.count * share)
+        self.count = count
+        return self
+
+
+def moments_of(z: Floats) -> Moments:
+    """Return the moments of sums, (n,)."""
+    mean = z.mean(axis=_axes(z))
+    apart = z - _wide(mean, z)
+    return Moments(z.size // z.shape[1], mean, np.square(apart, out=apart).sum(axis=_axes(z)))
+
+
 def forward(norm: BatchNorm, z: Floats) -> tuple[Normed, Floats]:
     """Return what the backward pass needs, and the normalized, scaled and shifted sums; z is overwritten."""
-    over = _axes(z)
-    mean = z.mean(axis=over)
-    z -= _wide(mean, z)
-    variance = np.square(z).mean(axis=over)
-    inverse = 1 / np.sqrt(variance + z.dtype.type(EPSILON))
-    z *= _wide(inverse, z)
-    remember(norm, mean, variance, z.size // z.shape[1])
-    out = z * _wide(norm.scale, z)
-    out += _wide(norm.bias, z)
-    return Normed(z, inverse), out
+    found = moments_of(z)
+    inverse = remember(norm, found)
+    return Normed(z, inverse), normalize(norm, z, found.mean, inverse)
 
 
-def remember(norm: BatchNorm, mean: Floats, variance: Floats, seen: int) -> None:
-    """Take a batch's statistics, each of so many numbers, into the running averages."""
-    unbiased = variance * (seen / max(1, seen - 1))
-    for running, newest in ((norm.mean, mean), (norm.variance, unbiased)):
+def remember(norm: BatchNorm, batch: Moments) -> Floats:
+    """Take a batch's statistics into the running averages, and return 1 / standard deviation (n,)."""
+    variance = batch.squares / batch.count
+    unbiased = variance * (batch.count / max(1, batch.count - 1))
+    for running, newest in ((norm.mean, batch.mean), (norm.variance, unbiased)):
         running *= 1 - NEWEST
         running += NEWEST * newest
+    return np.asarray(1 / np.sqrt(variance + variance.dtype.type(EPSILON)))
+
+
+def normalize(norm: BatchNorm, z: Floats, mean: Floats, inverse: Floats) -> Floats:
+    """Normalize z in place by a mean and 1 / standard deviation (n,); return it scaled and shifted."""
+    z -= _wide(mean, z)
+    z *= _wide(inverse, z)
+    out = z * _wide(norm.scale, z)
+    out += _wide(norm.bias, z)
+    return out
 
 
 def inference(norm: BatchNorm, z: Floats) -> Floats:
@@ -81,13 +119,23 @@ def inference(norm: BatchNorm, z: Floats) -> Floats:
 
 def backward(norm: BatchNorm, normed: Normed, delta: Floats) -> tuple[Floats, Floats, Floats]:
     """Return dLoss/dz, and the gradients of scale and bias, from delta = dLoss/d(normalized sums)."""
+    scale, bias = sums_of(normed, delta)
+    return normalize_back(norm, normed, delta, scale, bias, delta.size // delta.shape[1]), scale, bias
+
+
+def sums_of(normed: Normed, delta: Floats) -> tuple[Floats, Floats]:
+    """Return the gradients of scale and bias, (n,), or the part in them of some examples."""
     over = _axes(delta)
-    scale_gradient, bias_gradient = (delta * normed.normal).sum(axis=over), delta.sum(axis=over)
-    seen = delta.dtype.type(delta.size // delta.shape[1])
-    below = delta - _wide(bias_gradient / seen, delta)
-    below -= normed.normal * _wide(scale_gradient / seen, delta)
+    return (delta * normed.normal).sum(axis=over), delta.sum(axis=over)
+
+
+def normalize_back(norm: BatchNorm, normed: Normed, delta: Floats, scale: Floats, bias: Floats, count: int) -> Floats:
+    """Return dLoss/dz from the gradients of scale and bias over the whole batch, of `count` numbers of each unit."""
+    seen = delta.dtype.type(count)
+    below = delta - _wide(bias / seen, delta)
+    below -= normed.normal * _wide(scale / seen, delta)
     below *= _wide(norm.scale * normed.inverse, delta)
-    return below, scale_gradient, bias_gradient
+    return below
 
 
 def inference_backward(norm: BatchNorm, delta: Floats) -> Floats:

@@ -47,6 +47,9 @@ class Collectives(Protocol):
     def gather(self, part: Array) -> Array:
         """Return the parts (...) of all ranks, (ranks, ...), in their order."""
 
+    def share(self, part: Array) -> Array:
+        """As `gather`, of so little that one exchange is worth more than fewer bytes."""
+
     def numbers(self, values: Sequence[float]) -> Floats:
         """Return a few float64 of every rank, (ranks, n), in their order; in this machine's memory."""
 
@@ -73,6 +76,10 @@ class Alone:
         return part[None]
 
     def gather(self, part: Array) -> Array:
+        """See `Collectives`."""
+        return part[None]
+
+    def share(self, part: Array) -> Array:
         """See `Collectives`."""
         return part[None]
 
@@ -128,6 +135,11 @@ class Ranks(ABC):
     def collect(self, part: Array) -> Array:
         """See `Collectives`."""
         self._count("sum", (self.ranks - 1) * part.nbytes)
+        return self.gather(part)
+
+    def share(self, part: Array) -> Array:
+        """See `Collectives`."""
+        self._count("gather", (self.ranks - 1) * part.nbytes)
         return self.gather(part)
 
     def numbers(self, values: Sequence[float]) -> Floats:

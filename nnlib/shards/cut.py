@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.model.batches import Batch
-from nnlib.model.network import BLOCK, Layout, Network, bias_count, count_units, layout_of, weight_shape
+from nnlib.model.network import (
+    BLOCK,
+    Layout,
+    Network,
+    bias_count,
+    count_units,
+    layout_of,
+    norm_count,
+    weight_shape,
+)
+from nnlib.ops.batch_norm import BatchNorm
 from nnlib.ops.targets import Targets
 from nnlib.shards.plan import EXAMPLES, Plan, plan_of
 from nnlib.shards.tree import SHARDS, shards_of
@@ -186,10 +196,10 @@ class Cut:
         """Return which rows of an array a rank has, by its name in `Network.arrays` or, with more behind it, of a
         state; None for all. By examples it has all parameters, and of the states what belongs to its `updated` rows.
         """
-        kind, _, state = name.partition("_")
-        if self.plan.kind == EXAMPLES and not kind.startswith("norm"):
-            return self.updated(kind) if state else None
-        return self.units_of(kind)
+        array, _, state = name.partition("_state")
+        if self.plan.kind == EXAMPLES:
+            return self.updated(array) if state else None
+        return self.units_of(array)
 
     def units_of(self, kind: str) -> Items | Range | None:
         """Return which units' rows of a parameter array a rank has; None for all."""
@@ -200,7 +210,13 @@ class Cut:
         return rows or self.outputs.get(edge.target)
 
     def updated(self, name: str) -> Rows:
-        """Return which rows of weights or biases a rank updates by examples, by their name in `Network.arrays`."""
+        """Return which rows of an array a rank updates by examples, by its name in `Network.arrays`.
+
+        Of what has no rows these are numbers: of biases, and of a batch normalization's scale and bias.
+        """
+        if name.startswith("norm"):
+            layer = int(name.removeprefix("norm").partition("_")[0])
+            return Rows(norm_count(self.spec, layer), self.own)
         edge = self.spec.edges[int(name.removeprefix("weights").removeprefix("bias"))]
         if name.startswith("bias"):
             return Rows(bias_count(self.spec, edge), self.own)
@@ -243,7 +259,11 @@ class Cut:
             return network
         stores = {n: self.updated(f"weights{n}").take(store) for n, store in network.stores.items()}
         biases = [self.updated(f"bias{n}").take(bias) for n, bias in enumerate(network.biases)]
-        return dataclasses.replace(network, stores=stores, biases=biases)
+        norms = dict[int, BatchNorm]()
+        for n, norm in network.norms.items():
+            scale, bias = (self.updated(f"norm{n}_{name}").take(getattr(norm, name)) for name in ("scale", "bias"))
+            norms[n] = dataclasses.replace(norm, scale=scale, bias=bias)
+        return dataclasses.replace(network, stores=stores, biases=biases, norms=norms)
 
     def batch(self, whole: Batch) -> Batch:
         """Return the rank's units of a batch, in which denoising was drawn for all of them."""

@@ -77,6 +77,15 @@ def why_whole(spec: NetworkSpec, batch: int, parallel: str = "auto") -> dict[int
     return reasons
 
 
+def normalized_by_batch(spec: NetworkSpec) -> tuple[int, ...]:
+    """Return the numbers of the layers whose batch normalization learns, in some epoch at least.
+
+    By examples ranks merge their statistics, in one exchange of each layer forward, and one back.
+    """
+    fixed = () if spec.tuning.unfreeze_at else spec.tuning.freeze
+    return tuple(n for n, layer in enumerate(spec.layers) if layer.batch_norm and layer.name not in fixed)
+
+
 def _name_uncut(spec: NetworkSpec, reasons: Mapping[int, str]) -> Iterator[str]:
     """Yield why wide layers are whole, and how many units the inputs and outputs have that are not wide."""
     for n, why in reasons.items():
@@ -98,13 +107,11 @@ def _refuse_maps(spec: NetworkSpec, parallel: str) -> str:
 
 
 def _require_alone(spec: NetworkSpec) -> None:
-    """Raise NnlibError unless each example is computed without the others of its batch, from dense data."""
-    found, fixed = _whys_together(spec), _fixed(spec)
+    """Raise NnlibError unless each example is computed without the others of its batch, but for its normalization."""
+    found = _whys_together(spec)
     if found:
         more = f"; {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         others = "auto, none" if any(is_computed(layer) for layer in spec.layers) else "auto, items, none"
-        if any(layer.batch_norm and layer.name not in fixed for layer in spec.layers):
-            others += ", or FineTuning that freezes what is normalized, without UnfreezeAt"
         raise NnlibError(
             "parallel: 'examples' is for dense data and layers that compute each example alone; "
             f"{'; '.join(found[:MOST_NAMED])}{more}; legal: {others}"
@@ -113,20 +120,13 @@ def _require_alone(spec: NetworkSpec) -> None:
 
 def _whys_together(spec: NetworkSpec) -> list[str]:
     """Return what keeps the examples of a batch from being computed apart."""
-    found, fixed = [], _fixed(spec)
+    found = []
     for layer in spec.layers:
         if is_sparse_input(layer):
             found.append(f"{layer.name}: its data are sparse")
-        if layer.batch_norm and layer.name not in fixed:
-            found.append(f"{layer.name}: BatchNormalization that learns is over the whole batch")
         if spec.sparseness_of(layer).beta:
             found.append(f"{layer.name}: the sparseness penalty is over the whole batch")
     return found
-
-
-def _fixed(spec: NetworkSpec) -> tuple[str, ...]:
-    """Return the names of the layers that learn in no epoch."""
-    return () if spec.tuning.unfreeze_at else spec.tuning.freeze
 
 
 def _obstacles(spec: NetworkSpec, number: int) -> Iterator[str]:

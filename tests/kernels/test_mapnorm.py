@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from nnlib.ops import batch_norm
+from nnlib.ops.batch_norm import Moments
+from nnlib.shards.tree import tree_sum
 from tests.kernels.host import poisoned, run
 from tests.kernels.test_batchnorm import assert_within, in_double, norm_of
 
@@ -73,6 +75,62 @@ def test_no_example_changes_nothing(random):
     np.testing.assert_array_equal(found[2:], [norm.mean, norm.variance])
 
 
+def moments_of(z: np.ndarray, each: int) -> np.ndarray:
+    """What a shard gives to the others, (2, channels)."""
+    b, channels, _ = z.shape
+    parts = math.ceil(b / each)
+    rooms = [poisoned((parts, channels)) for _ in range(2)]
+    moments = run("mapnorm", "map_moments", (channels, parts), [z, *rooms, *sizes(z.shape, each)])
+    args = [*moments, poisoned((2, channels)), *sizes(z.shape, each)]
+    [found] = run("mapnorm", "map_moments_join", (math.ceil(channels / 256),), args)
+    return found
+
+
+@pytest.mark.parametrize("each", EACH)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_moments_of_a_shard(random, shape, each):
+    z = random.normal(3, 2, shape).astype(np.float32)
+    found, wanted = moments_of(z, each), batch_norm.moments_of(z.astype(np.float64))
+    largest, count = np.abs(as_columns(z)).max(axis=0), shape[0] * shape[2]
+    assert_within(found[0], wanted.mean, 8 * EPSILON * (1 + largest))
+    assert_within(found[1], wanted.squares, 32 * EPSILON * count * (1 + largest**2))
+
+
+def join(parts: np.ndarray, first: int, each: int, examples: int, places: int) -> np.ndarray:
+    count, _, channels = parts.shape
+    numbers = [np.int32(n) for n in (channels, first, each, examples, places)]
+    args = [parts, np.int32(count), poisoned((2, channels)), *numbers]
+    [found] = run("mapnorm", "join_moments", (math.ceil(channels / 256),), args)
+    return found
+
+
+@pytest.mark.parametrize("examples", [1, 3, 8, 9, 20, 64, 61])
+@pytest.mark.parametrize("shape", [(3, 4), (300, 1)])
+def test_shards_are_merged_by_the_tree(random, shape, examples):
+    """Those of neighbours first, whoever has them: the bits of all eight are those of two, four or eight branches."""
+    channels, places = shape
+    z, each = random.normal(30, 2, (examples, *shape)).astype(np.float32), math.ceil(examples / 8)
+    parts, twins = poisoned((8, 2, channels)), [Moments.of_nothing(channels, np.float64) for _ in range(8)]
+    for shard in range(math.ceil(examples / each)):
+        own = z[shard * each : (shard + 1) * each]
+        parts[shard], twins[shard] = moments_of(own, 4), batch_norm.moments_of(own.astype(np.float64))
+    found, exact = join(parts, 0, each, examples, places), batch_norm.moments_of(z.astype(np.float64))
+    for wanted in (exact, tree_sum(twins)):
+        assert wanted.count == examples * places
+        assert_within(found[0], wanted.mean, 8 * EPSILON * np.abs(z).max())
+        assert_within(found[1], wanted.squares, 32 * EPSILON * wanted.count * np.abs(z).max())
+    for ranks in (2, 4, 8):
+        own = 8 // ranks
+        branches = [join(parts[n : n + own], n, each, examples, places) for n in range(0, 8, own)]
+        np.testing.assert_array_equal(join(np.array(branches), 0, each * own, examples, places), found)
+
+
+def test_another_order_of_shards_gives_other_bits(random):
+    parts = random.normal(30, 2, (8, 2, 300)).astype(np.float32) ** 2
+    turned = np.concatenate([parts[1:], parts[:1]])
+    assert not np.array_equal(join(parts, 0, 1, 8, 1), join(turned, 0, 1, 8, 1))
+
+
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_inference_to_the_bit(random, shape, grid):
@@ -103,7 +161,7 @@ def test_backward(random, shape, each):
     gradients = [products.sum(axis=0), sums.sum(axis=0)]
     count = shape[0] * shape[2]
     for grid in GRIDS:
-        args = [delta, normal, inverse, norm.scale, *gradients, *rows_of(shape)]
+        args = [delta, normal, inverse, norm.scale, *gradients, np.int32(shape[0]), *rows_of(shape)]
         [found] = run("mapnorm", "map_norm_backward", grid, args)
         near = np.abs(as_columns(delta)) + size / count + np.abs(normed.normal) * size_normal / count
         assert_within(as_columns(found), below, 16 * EPSILON * near * norm.scale * inverse)

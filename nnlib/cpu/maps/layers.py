@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,20 +54,14 @@ class MapLayers:
         All that follows on the sums of a piece is done while they are in the cache.
         """
         z, network, maps = self._sums(node, values), self._graph.network, node.maps
-        shape = len(z), maps.channels, maps.area
-        norm, bias = network.norms.get(node.number), self._bias(node)
-        skips = [_dense(values.out[skip]).reshape(shape) for skip in node.skips]
-        wide = z.reshape(shape)
+        wide = z.reshape(len(z), maps.channels, maps.area)
+        norm, complete = network.norms.get(node.number), self._complete(node, values, wide)
         learned = norm is not None and training and node.number not in network.fixed
         out = np.empty_like(wide) if learned else wide
         inverse = np.empty(maps.channels, z.dtype)
 
         def finish(examples: slice, channels: slice) -> None:
-            part = wide[examples, channels]
-            if bias is not None:
-                part += bias[channels, None]
-            for skip in skips:
-                part += skip[examples, channels]
+            part = complete(examples, channels)
             if learned and norm is not None:
                 normalize(norm, wide, channels, inverse, out)
                 part = out[:, channels]
@@ -78,9 +73,36 @@ class MapLayers:
         if learned:
             by_maps(self._each, lambda some: finish(slice(None), some), len(z), maps)
             values.normed[node.number] = Normed(wide, inverse)
-        elif bias is not None or skips or norm is not None or node.layer.activation is not Activation.LINEAR:
+        elif node.edges or node.skips or norm is not None or node.layer.activation is not Activation.LINEAR:
             by_examples(self._each, lambda some: finish(some, slice(None)), *z.shape)
         return out.reshape(z.shape)
+
+    def sums(self, node: Node, values: Values) -> Floats:
+        """Return the sums of a layer, (b, units), not normalized."""
+        z = self._sums(node, values)
+        complete = self._complete(node, values, z.reshape(len(z), node.maps.channels, node.maps.area))
+        if node.edges or node.skips:
+            by_examples(self._each, lambda some: complete(some, slice(None)), *z.shape)
+        return z
+
+    def activate(self, node: Node, z: Floats) -> None:
+        """Turn the sums of a simple layer into what it gives, in place."""
+        if node.layer.activation is not Activation.LINEAR:
+            by_examples(self._each, lambda some: activate(node.layer, z[some]), *z.shape)
+
+    def _complete(self, node: Node, values: Values, wide: Floats) -> Callable[[slice, slice], Floats]:
+        """Return what adds biases and skips to the sums (b, C, S) of some examples and channels, and returns these."""
+        bias, skips = self._bias(node), [_dense(values.out[skip]).reshape(wide.shape) for skip in node.skips]
+
+        def complete(examples: slice, channels: slice) -> Floats:
+            part = wide[examples, channels]
+            if bias is not None:
+                part += bias[channels, None]
+            for skip in skips:
+                part += skip[examples, channels]
+            return part
+
+        return complete
 
     def backward(self, node: Node, values: Values, delta: Floats, sink: Sink) -> Belows:
         """Give the gradients of a layer's weights to `sink`, and return what the layers before it get.

@@ -29,7 +29,20 @@ class Channels:
         self._runtime.launch("map_moments", (maps.channels, parts), z, means, squares, *sizes)
         statistics = means, squares, self._center, inverse, norm["mean"], norm["variance"], *sizes
         self._runtime.launch("map_statistics", (math.ceil(maps.channels / THREADS),), *statistics)
-        self._rows("map_norm", z, maps, z, normal, self._center, inverse, norm["scale"], norm["bias"])
+        self.normalize_by(z, normal, (self._center, inverse), (norm["scale"], norm["bias"]), maps)
+
+    def measure(self, z: Array, found: Array, maps: Maps) -> None:
+        """Set `found` (2, channels) to the moments of z, see `batch_norm.moments_of`."""
+        sizes, parts = self._sizes(z, maps)
+        means, squares = self._parts
+        self._runtime.launch("map_moments", (maps.channels, parts), z, means, squares, *sizes)
+        self._runtime.launch("map_moments_join", (math.ceil(maps.channels / THREADS),), means, squares, found, *sizes)
+
+    def normalize_by(
+        self, z: Array, normal: Array, statistics: tuple[Array, Array], parameters: tuple[Array, Array], maps: Maps
+    ) -> None:
+        """See `batch_norm.normalize`; by the mean and 1 / standard deviation, and with scale and bias."""
+        self._rows("map_norm", z, maps, z, normal, *statistics, *parameters)
 
     def infer(self, z: Array, norm: Mapping[str, Array], maps: Maps) -> None:
         """See `batch_norm.inference`; z in place."""
@@ -39,12 +52,29 @@ class Channels:
         self, delta: Array, normal: Array, inverse: Array, scale: Array, gradients: tuple[Array, Array], maps: Maps
     ) -> None:
         """See `batch_norm.backward`; delta in place, and the gradients of scale and bias."""
+        self.sum_back(delta, normal, gradients, maps)
+        self.normalize_back(delta, normal, (scale, inverse), gradients, len(delta), maps)
+
+    def sum_back(self, delta: Array, normal: Array, gradients: tuple[Array, Array], maps: Maps) -> None:
+        """See `batch_norm.sums_of`: of scale and bias."""
         sizes, parts = self._sizes(delta, maps)
         sums, products = self._parts
         self._runtime.launch("map_sums", (maps.channels, parts), delta, normal, sums, products, *sizes)
         for found, gradient in zip((products, sums), gradients, strict=True):
             self._add_up(found, gradient, parts, maps.channels)
-        self._rows("map_norm_backward", delta, maps, delta, normal, inverse, scale, *gradients)
+
+    def normalize_back(
+        self,
+        delta: Array,
+        normal: Array,
+        factors: tuple[Array, Array],
+        gradients: tuple[Array, Array],
+        examples: int,
+        maps: Maps,
+    ) -> None:
+        """See `batch_norm.normalize_back`: by scale, 1 / standard deviation, and gradients over so many examples."""
+        scale, inverse = factors
+        self._rows("map_norm_backward", delta, maps, delta, normal, inverse, scale, *gradients, examples)
 
     def sum(self, delta: Array, sums: Array, maps: Maps) -> None:
         """Set sums (channels,) to those of delta over examples and places."""

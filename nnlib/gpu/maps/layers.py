@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,12 @@ class MapLayers:
         self._pooling = Pooling(parameters.runtime, graph, sweeps, most if train else 0)
         channels = (norm_count(spec, n) for n in range(len(spec.layers)) if train and self.by_channel(n))
         self._channels = Channels(parameters.runtime, max(channels, default=0))
+
+    def using(self, parameters: Parameters) -> MapLayers:
+        """Return the same with other parameters; what either needs meanwhile lies in the same memory."""
+        other = copy.copy(self)
+        other._parameters = parameters
+        return other
 
     def by_channel(self, number: int) -> bool:
         """Whether a layer's biases, batch normalization and whole maps are something else than its units'."""

@@ -155,6 +155,17 @@ def _norm() -> Iterator[Case]:
         {"center": center, "inverse": normed.inverse, "mean": norm.mean, "variance": norm.variance},
         {"center": near, "inverse": near, "mean": near, "variance": 4 * near},
     )
+    whole, rounded = batch_norm.moments_of(z.astype(np.float64)), 64 * EPSILON
+    pair = (
+        {"out": np.array([whole.mean, whole.squares])},
+        {"out": np.array([near + 0 * center, rounded * whole.squares])},
+    )
+    yield Case("map_moments_join", (1,), {**single, "out": nothing(2, CHANNELS), **SIZES, "each": EACH}, *pair)
+    given_parts = nothing(PARTS + 1, 2, CHANNELS)  # of shards 5, 6, ... of a batch, the last one without examples
+    given_parts[:PARTS, 0], given_parts[:PARTS, 1] = single["means"], single["squares"]
+    place = {"first": 5, "each": EACH, "examples": 5 * EACH + B, "places": PLACES}
+    arguments = {"parts": given_parts, "count": PARTS + 1, "out": nothing(2, CHANNELS), "channels": CHANNELS, **place}
+    yield Case("join_moments", (1,), arguments, *pair)
     constants = {"center": center.astype(np.float32), "inverse": normed.inverse.astype(np.float32)}
     yield Case(
         "map_norm",
@@ -184,6 +195,7 @@ def _norm_backward() -> Iterator[Case]:
     kept = batch_norm.Normed(_columns(normed), inverse.astype(np.float64))
     below, of_scale, of_bias = batch_norm.backward(norm, kept, _columns(delta))
     gradients = {"scale_gradient": of_scale.astype(np.float32), "bias_gradient": of_bias.astype(np.float32)}
-    arguments = {"delta": delta, "normal": normed, "inverse": inverse, "scale": given["scale"], **gradients, **IN_ROWS}
+    given_rows = {"scale": given["scale"], **gradients, "examples": B, **IN_ROWS}
+    arguments = {"delta": delta, "normal": normed, "inverse": inverse, **given_rows}
     size = np.abs(_columns(delta)).sum() / count
     yield Case("map_norm_backward", (2,), arguments, {"delta": _maps(below)}, {"delta": 64 * EPSILON * (4 + size)})

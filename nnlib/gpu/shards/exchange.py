@@ -89,7 +89,7 @@ class Exchange:
         elif self._nccl is not None:
             self._runtime.move(out, self._nccl.gather(part), out.nbytes // 4)
         else:
-            self._runtime.upload(out, self.together.gather(self._runtime.download(part)))
+            self._runtime.upload(out, self.together.share(self._runtime.download(part)))
 
     def numbers(self, values: Sequence[float] | Floats) -> Floats:
         """See `Collectives`; never within a graph."""

@@ -112,6 +112,10 @@ class Nccl:
         self.sent["gather"] += (self.ranks - 1) * part.nbytes
         return whole
 
+    def share(self, part: Array) -> Array:
+        """See `Collectives`."""
+        return self.gather(part)
+
     def numbers(self, values: Sequence[float]) -> Floats:
         """See `Collectives`."""
         return self.host.numbers(values)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 
 import numpy as np
 import pytest
@@ -9,16 +10,24 @@ import pytest
 from nnlib.contract import OPTIMIZERS
 from nnlib.cpu import by_examples
 from nnlib.cpu.backend import Cpu
+from nnlib.cpu.backward import Way, backward, backward_shards
 from nnlib.cpu.by_examples import ExamplesEngine
 from nnlib.cpu.evaluator import CpuEvaluator
+from nnlib.cpu.forward import Forward
+from nnlib.cpu.gradients import Gradients
+from nnlib.cpu.maps import shard_norms
+from nnlib.cpu.maps.shard_norms import ShardNorms
+from nnlib.cpu.output import sum_errors
 from nnlib.cpu.shard_gradients import Summed
 from nnlib.data.rows import from_rows
 from nnlib.model.batches import DROPOUT, batch_of, draw_from, generator_for
 from nnlib.model.examples import examples_of
+from nnlib.model.network import create
 from nnlib.optim.hyper import hyper_of
 from nnlib.optim.rules import RULES
+from nnlib.shards.collectives import ALONE
 from nnlib.shards.evaluator import ShardsEvaluator
-from nnlib.shards.tree import RANKS, Tree
+from nnlib.shards.tree import RANKS, SHARDS, Tree
 from nnlib.util.threads import map_in_turn
 from tests.nnlib import image_cases
 from tests.nnlib.samples import network_of, random_matrix, sets_of
@@ -37,6 +46,7 @@ SETS = sets_of(
 INPUT = {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"}
 HIDDEN = {"Name": "H", "Kind": "Hidden", "N": 13, "Activation": "Tanh", "pDropout": 0.4}
 OUTPUT = {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y"}
+NORMED = {"BatchNormalization": True}
 PLAIN = {"Layers": [INPUT, HIDDEN, OUTPUT]}
 IN_ORDER = {"ShuffleIndices": False}  # what is drawn by an example's place in its batch is that of whole batches then
 
@@ -77,6 +87,15 @@ LAYERS = {
         ],
         "ErrorFunction": "L2",
     },
+    "normalized": {
+        "Layers": [
+            INPUT,
+            HIDDEN | NORMED,
+            HIDDEN | NORMED | {"Name": "G", "Source": "H", "Skip": "H", "N": 13},
+            OUTPUT | {"Source": ["H", "G"]},
+            HIDDEN | NORMED | {"Name": "Dead", "Source": "H"},
+        ],
+    },
     "shared weights": {
         "Layers": [
             INPUT,
@@ -110,7 +129,7 @@ def test_weights_of_examples():
 
 def fits(name):
     raw = image_cases.CASES[name]
-    return not ("SparsenessPenalty" in raw or any(layer.get("BatchNormalization") for layer in raw["Layers"]))
+    return "SparsenessPenalty" not in raw
 
 
 def image_sets(name):
@@ -132,16 +151,67 @@ def test_networks_of_images(name):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5, err_msg=array)
 
 
+@pytest.mark.parametrize("batch", [1, 3, 9, 31])
+def test_batches_of_every_size_are_normalized(backend, batch):
+    """Shards are of several sizes then, or have no examples, as all of a rank's may."""
+    raw, sets = image_sets("residual")
+    for one in ({"raw": LAYERS["normalized"], "sets": SETS}, {"raw": raw, "sets": sets}):
+        on_ranks.assert_same(**one, parallel="examples", batch=batch)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_images_that_are_changed_by_chance(backend, threads):
-    raw, sets = image_sets("dropped maps")
+@pytest.mark.parametrize("name", ["dropped maps", "residual"])
+def test_images_that_are_changed_by_chance(backend, name, threads):
+    raw, sets = image_sets(name)
     raw = raw | {"Augmentation": {"Crop": 1, "Flip": True, "Mixup": 0.3}}
     on_ranks.assert_same(raw=raw, sets=sets, parallel="examples", threads=threads)
 
 
 def test_a_training_of_images_goes_on_with_other_ranks():
-    raw, sets = image_sets("squeeze and excitation")
-    on_ranks.assert_goes_on(raw=raw, sets=sets, parallel="examples")
+    raw, sets = image_sets("residual")
+    raw = raw | {"Augmentation": {"Flip": True, "Mixup": 0.3}}
+    on_ranks.assert_goes_on(raw=raw, sets=sets, parallel="examples", clip=0.5, optimizer="adam")
+
+
+@pytest.mark.parametrize("name", ["normalized twice", "residual", None])
+def test_gradients_are_those_of_the_whole_batch_and_of_its_loss(name):
+    """In double precision, on one rank; finite differences are of the mean error as the shards compute it."""
+    raw, sets = image_sets(name) if name else (LAYERS["normalized"], SETS)
+    spec = network_of(dict(raw), sets).spec
+    network = create(spec, np.random.default_rng(3), np.float64)
+    for bias in network.biases:
+        bias += np.random.default_rng(4).uniform(-0.05, 0.05, bias.shape)
+    examples, forward = examples_of(spec, sets, "d"), Forward(network)
+    each, norms = 6, ShardNorms(map_in_turn, ALONE, 6, COUNT)
+    parts = [batch_of(spec, examples, np.arange(n, min(n + each, COUNT)), np.float64) for n in range(0, COUNT, each)]
+    assert len(parts) == SHARDS
+
+    def run():
+        return forward.run_shards([(part.inputs, None) for part in parts], norms)
+
+    def loss():
+        return sum(sum_errors(forward, one, part.targets) for part, one in zip(parts, run(), strict=True)) / COUNT
+
+    sinks, whole = [Gradients(network) for _ in parts], Gradients(network)
+    ways = [Way(one, part.targets, sink) for one, part, sink in zip(run(), parts, sinks, strict=True)]
+    backward_shards(forward, ways, norms)
+    batch = batch_of(spec, examples, np.arange(COUNT), np.float64)
+    backward(forward, forward.run(batch.inputs, training=True), batch.targets, whole)
+    found = [sink.arrays() for sink in sinks]
+    for array, expected in whole.arrays().items():
+        gradient = np.sum([one[array] for one in found], axis=0)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=1e-12, err_msg=array)
+        if array.endswith(("_mean", "_variance")) or not gradient.any():
+            continue
+        place = np.unravel_index(np.abs(gradient).argmax(), gradient.shape)
+        parameters = dict(network.arrays())[array]
+        before, h = parameters[place], 1e-6
+        parameters[place] = before + h
+        above = loss()
+        parameters[place] = before - h
+        below = loss()
+        parameters[place] = before
+        assert gradient[place] == pytest.approx((above - below) / (2 * h), rel=1e-4, abs=1e-8), array
 
 
 def test_what_is_frozen_stays_as_it_is():
@@ -242,6 +312,29 @@ def test_a_step_takes_the_bytes_of_a_ring():
         assert run_ranks(ranks, work) == [{"sum": 2 * (ranks - 1) * 4 * padded // ranks}] * ranks
 
 
+def test_a_normalized_layer_takes_one_exchange_each_way():
+    """Of two numbers a channel from each rank to each other, whatever the layer's maps have."""
+    raw, sets = image_sets("residual")
+    network = network_of(dict(raw), sets)
+    examples, settings = examples_of(network.spec, sets, "d"), settings_of(parallel="examples")
+    channels = [norm.scale.size for norm in network.norms.values()]
+    arrays = [array for name, array in network.arrays() if not name.endswith(("_mean", "_variance"))]
+    padded = sum(-(-len(array) // 8) * 8 * array.size // len(array) for array in arrays)
+
+    def work(together):
+        engine, _ = engine_of(network, examples, settings, map_in_turn, together)
+        together.calls.clear()
+        engine.run(next(engine.batches([np.arange(20)])))
+        gathers = [call for call in together.calls if call[0] == "gather"]
+        assert len(gathers) == 2 * len(channels) + 1  # and that of the parameters
+        return together.sent
+
+    for ranks in RANKS[1:]:
+        gathered = 2 * (ranks - 1) * 2 * 4 * sum(channels)
+        ring = 2 * (ranks - 1) * 4 * padded // ranks
+        assert run_ranks(ranks, work) == [{"sum": ring, "gather": gathered}] * ranks
+
+
 def test_it_is_chosen_by_name_alone():
     network = network_of(dict(PLAIN), SETS)
     examples, backend = examples_of(network.spec, SETS, "d"), Cpu()
@@ -291,10 +384,29 @@ def ask_about_all_own_examples_at_once(monkeypatch):
 
 def clip_by_rank(monkeypatch):
     def length(self):
-        own = float(np.square(self._kept, dtype=np.float32).sum(dtype=np.float32))
-        return float(np.sqrt(self._together.numbers([own]).sum()))
+        return float(np.sqrt(np.square(self._kept).sum()))
 
     monkeypatch.setattr(Summed, "_length", length)
+
+
+def merge_in_turn(monkeypatch):
+    monkeypatch.setattr(shard_norms, "tree_sum", lambda parts: functools.reduce(operator.iadd, parts))
+
+
+def normalize_by_rank(monkeypatch):
+    def share(self, part):
+        return np.broadcast_to(part, (self.ranks, *part.shape))
+
+    monkeypatch.setattr("tests.nnlib.shards.together.Threads.share", share)
+
+
+@pytest.mark.parametrize("mistake", [merge_in_turn, normalize_by_rank])
+@pytest.mark.parametrize("name", ["normalized twice", None])
+def test_a_mistake_in_normalization_changes_the_bits(monkeypatch, mistake, name):
+    raw, sets = image_sets(name) if name else (LAYERS["normalized"], SETS)
+    right = train(1, raw, sets, parallel="examples").sha256
+    mistake(monkeypatch)
+    assert len({right, *(train(ranks, raw, sets, parallel="examples").sha256 for ranks in (1, 2, 4, 8))}) > 1
 
 
 MISTAKES = [

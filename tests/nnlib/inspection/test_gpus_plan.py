@@ -130,6 +130,26 @@ def test_by_examples_every_gpu_has_all_weights(monkeypatch):
             assert f"{show_bytes(int(taken))} on {ranks}" in found
 
 
+def test_layers_that_are_normalized_go_together():
+    """All shards of a GPU are in its memory, each with its gradient; frozen layers need nothing of this."""
+    layers = [INPUT | {"N": 20, "Sparse": False}, HIDDEN | {"BatchNormalization": True}, OUTPUT | {"N": 9}]
+    network = outline(parse_network({"Layers": layers}, "n.json"))
+    settings = TrainSettings(parallel="examples")
+    _, _, normed, alone = describe_cut(network.spec, settings)
+    assert normed == "  1 layer is normalized by the whole batch: two exchanges in a step, of 256 bytes to each other"
+    assert alone.startswith("  one GPU alone runs all eight shards, layer by layer; ")
+    work = predict_work(network.spec, settings, 64, {})
+    assert work is not None and work.normalized == (16,)
+    costs, found = count_costs(network, {}, Step(8, 2, gpu=True)), describe_memory(network, settings, 64, {}, 1)
+    for ranks in (1, 2, 4, 8):
+        gradients = 8 // ranks + (ranks > 1)
+        taken = sum(c.weights * (1 + gradients) + c.state / ranks + c.batch * 8 // ranks for c in costs)
+        assert f"{show_bytes(int(taken))} on {ranks}" in found
+    frozen = parse_network({"Layers": layers, "FineTuning": {"Freeze": ["H"]}}, "n.json")
+    assert len(list(describe_cut(frozen, settings))) == 3
+    assert predict_work(frozen, settings, 64, {}).normalized == ()
+
+
 IMAGES = {
     "Layers": [
         {"Name": "I", "Kind": "Input", "N": [12, 10, 3], "DataSet": "x"},

@@ -86,6 +86,17 @@ def test_a_convolution_by_hand():
     assert step_seconds(narrow, work) == 2 * product + passes + 4 * 3 * 64**2
 
 
+def test_statistics_of_batches_by_hand():
+    """Two exchanges a layer, of two numbers a channel to each other GPU."""
+    machine = Machine("slow", 1.0, float("inf"), 4.0, 3.0, floor=7.0)
+    work = Work((Matrix(64, 64, first=True),), 64, states=0, by_examples=True)
+    normed = dataclasses.replace(work, normalized=(16, 24))
+    assert step_seconds(machine, normed) == step_seconds(machine, work)
+    for ranks in COUNTS:
+        more = 2 * 2 * 3 + 2 * 4 * 2 * (16 + 24) * (ranks - 1) / 4
+        assert step_seconds(machine, normed, ranks) == pytest.approx(step_seconds(machine, work, ranks) + more)
+
+
 def test_what_is_not_cut_gains_nothing():
     for count in COUNTS:
         assert predict_efficiency(MACHINES[0], autoencoder(27_278, 1024, 256, cut=False), count) == 1 / count

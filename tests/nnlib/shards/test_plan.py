@@ -7,7 +7,7 @@ import pytest
 
 from nnlib.contract import PARALLELS
 from nnlib.errors import NnlibError
-from nnlib.shards.plan import LEAST, WIDE, Plan, plan_of, why_whole
+from nnlib.shards.plan import LEAST, WIDE, Plan, normalized_by_batch, plan_of, why_whole
 from nnlib.spec.network import parse_network
 
 INPUT = {"Name": "I", "Kind": "Input", "N": 9000, "DataSet": "x", "Sparse": True}
@@ -112,20 +112,10 @@ NORMED = {"BatchNormalization": True}
 POOL = {"Type": "Pooling", "Function": "Sum"}
 BATCHWISE = {
     "sparse": ((INPUT, HIDDEN, OUTPUT), {}, "I: its data are sparse; legal: auto, items, none$"),
-    "norm": (
-        (DENSE[0], HIDDEN | NORMED, OUTPUT),
-        {},
-        "H: BatchNormalization that learns is over the whole batch; legal: auto, items, none, or FineTuning that",
-    ),
-    "norm that learns later": (
-        (DENSE[0], HIDDEN | NORMED, OUTPUT),
-        {"FineTuning": {"Freeze": ["H"], "UnfreezeAt": 3}},
-        "H: BatchNormalization that learns is over the whole batch",
-    ),
-    "norms of maps": (
-        (DENSE[0], *(POOL | NORMED | {"Name": name} for name in "ABCDE"), OUTPUT),
-        {},
-        "A: Batch.*; B: Batch.*; C: Batch.* whole batch; 2 more; legal: auto, none, or FineTuning that freezes",
+    "penalties": (
+        (DENSE[0], *(POOL | {"Name": name, "Sparse": True} for name in "ABCDE"), OUTPUT),
+        {"SparsenessPenalty": {"p": 0.2, "beta": 0.5}},
+        "A: the .*; B: the .*; C: the .* whole batch; 2 more; legal: auto, none$",
     ),
     "penalty": (
         (DENSE[0], HIDDEN | {"Sparse": True}, OUTPUT),
@@ -148,9 +138,12 @@ def test_a_plan_knows_no_ranks_no_device_and_no_link():
     assert PARALLELS == ("auto", "items", "examples", "none")
 
 
-def test_normalization_that_is_frozen_looks_at_no_batch():
-    layers = DENSE[0], HIDDEN | NORMED, DENSE[2]
-    assert plan(*layers, parallel="examples", FineTuning={"Freeze": ["H"]}) == Plan("examples")
+def test_layers_that_are_normalized_by_the_whole_batch():
+    """All but those that are frozen from the first epoch to the last."""
+    layers = DENSE[0], HIDDEN | NORMED, HIDDEN | NORMED | {"Name": "G", "Source": "H"}, DENSE[2]
+    assert plan(*layers, parallel="examples") == Plan("examples")
+    for tuning, wanted in (({}, (1, 2)), ({"Freeze": ["H"]}, (2,)), ({"Freeze": ["H"], "UnfreezeAt": 3}, (1, 2))):
+        assert normalized_by_batch(spec_of(*layers, FineTuning=tuning)) == wanted
 
 
 def test_networks_that_pool_are_cut_by_examples_alone():

@@ -85,9 +85,12 @@ def test_batches_are_cut_where_each_example_is_computed_alone(tmp_path, train):
     check_data(load_config(study))
     network["Layers"][1]["BatchNormalization"] = True
     (tmp_path / "network.json").write_text(json.dumps(network))
+    check_data(load_config(study))
+    network["Layers"][1]["Sparse"], network["SparsenessPenalty"] = True, {"p": 0.2, "beta": 0.5}
+    (tmp_path / "network.json").write_text(json.dumps(network))
     with pytest.raises(ConfigError) as caught:
         check_data(load_config(study))
-    words = "Hidden: BatchNormalization that learns is over the whole batch; legal: auto, none, or FineTuning"
+    words = "Hidden: the sparseness penalty is over the whole batch; legal: auto, none"
     assert len(caught.value.problems) == 2 and all(words in problem for problem in caught.value.problems)
     assert caught.value.problems[0].startswith("region 'United Kingdom': network.json: parallel: 'examples' is for ")
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,8 +21,9 @@ from nnlib.cpu.backend import Cpu
 from nnlib.gpu import engine
 from nnlib.gpu.backend import Gpu
 from nnlib.gpu.runtime import Runtime
-from nnlib.gpu.shards import by_examples
+from nnlib.gpu.shards import by_examples, norms
 from nnlib.gpu.shards.by_examples import ExamplesEngine
+from nnlib.gpu.shards.exchange import Exchange
 from nnlib.model.examples import examples_of
 from nnlib.optim.hyper import hyper_of
 from nnlib.optim.rules import RULES
@@ -126,8 +129,9 @@ def test_networks_of_images(name):
     assert_near(assert_same(ranks=(1, 8), **settings), trained.train(1, parallel="none", **settings), 1e-5)
 
 
-def test_images_that_are_changed_by_chance():
-    raw, sets = image_sets("dropped maps")
+@pytest.mark.parametrize("name", ["dropped maps", "residual"])
+def test_images_that_are_changed_by_chance(name):
+    raw, sets = image_sets(name)
     raw = raw | {"Augmentation": {"Crop": 1, "Flip": True, "Mixup": 0.3}}
     settings = {"raw": raw, "sets": sets, "optimizer": "momentum"}
     found = assert_same(**settings)
@@ -148,9 +152,22 @@ def test_a_training_goes_on_with_other_gpus(over):
     trained.assert_goes_on(raw=PLAIN, sets=SETS, parallel="examples", optimizer="adam", clip=0.05, opened=over)
 
 
-def test_a_training_of_images_goes_on_with_other_gpus():
-    raw, sets = image_sets("squeeze and excitation")
-    trained.assert_goes_on(raw=raw, sets=sets, parallel="examples", opened=on_gpus)
+@pytest.mark.parametrize("over", [on_gpus, over_host])
+def test_a_training_of_images_goes_on_with_other_gpus(over):
+    raw, sets = image_sets("residual")
+    raw = raw | {"Augmentation": {"Flip": True, "Mixup": 0.3}}
+    trained.assert_goes_on(raw=raw, sets=sets, parallel="examples", opened=over, clip=0.5, optimizer="adam")
+
+
+@pytest.mark.parametrize("batch", [1, 3, 9, 31])
+def test_batches_of_every_size_are_normalized(batch):
+    """Shards are of several sizes then, or have no examples, as all of a GPU's may."""
+    raw, sets = image_sets("residual")
+    for one in ({"raw": LAYERS["normalized"], "sets": SETS}, {"raw": raw, "sets": sets}):
+        settings = {**one, "batch": batch, "optimizer": "sgd", "epochs": 1}
+        found = assert_same(ranks=(1, 2, 8), **settings)
+        if batch > 1:  # else the variance is 0, and what is divided by its root is rounding
+            assert_near(found, trained.train(2, parallel="examples", **settings), 1e-5)
 
 
 def test_errors_are_added_up_when_there_is_no_room_for_more_of_them(monkeypatch):
@@ -184,9 +201,9 @@ def test_a_network_that_gpus_are_given_is_asked_as_the_trained_one_is():
         assert run_ranks(ranks, rank) == [(alone, alone)] * ranks
 
 
-def engines(ranks: int, work: Any) -> list[Any]:
-    network = network_of(dict(PLAIN), SETS)
-    examples, settings = examples_of(network.spec, SETS, "d"), settings_of(parallel="examples")
+def engines(ranks: int, work: Any, raw: Any = PLAIN, sets: Any = SETS, **changes: Any) -> list[Any]:
+    network = network_of(dict(raw), sets)
+    examples, settings = examples_of(network.spec, sets, "d"), settings_of(parallel="examples", **changes)
 
     def rank(host: Collectives) -> Any:
         with on_gpus(None, host) as (backend, together):
@@ -216,12 +233,53 @@ def test_a_step_takes_the_bytes_of_a_ring():
             assert sent == {"sum": 2 * (ranks - 1) * size // ranks}
 
 
+def test_a_normalized_layer_takes_one_exchange_each_way():
+    """Of two numbers a channel from each GPU to each other, whatever the layer's maps have."""
+    raw, sets = image_sets("residual")
+    channels = [norm.scale.size for norm in network_of(dict(raw), sets).norms.values()]
+
+    def work(engine: Any, together: Any) -> tuple[Any, int]:
+        engine.run(next(engine.batches([np.arange(20)])))
+        engine.failed(wait=True)
+        return dict(together.sent), engine._session.parameters.flat.nbytes
+
+    for ranks in RANKS[1:]:
+        gathered = 2 * (ranks - 1) * 2 * 4 * sum(channels)
+        for sent, size in engines(ranks, work, raw, sets):
+            assert sent == {"sum": 2 * (ranks - 1) * size // ranks, "gather": gathered}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+@pytest.mark.parametrize("name", [None, "residual"])
+def test_a_step_is_one_graph_from_its_first_shard_to_its_update(monkeypatch, name, clip, ranks):
+    """The third batch of a kind, as all after it, launches nothing by itself."""
+    raw, sets = image_sets(name) if name else (PLAIN, SETS)
+
+    def work(engine: Any, together: Any) -> tuple[list[int], list[Any]]:
+        launched, sent, right = list[int](), [Counter(together.sent)] if ranks > 1 else [], Runtime.launch
+        for rows in engine.batches([np.arange(20)] * 4):
+            count = list[str]()
+            monkeypatch.setattr(
+                engine._runtime, "launch", lambda *given, c=count: (c.append(given[0]), right(engine._runtime, *given))
+            )
+            engine.run(rows)
+            launched.append(len(count))
+            sent += [Counter(together.sent)] if ranks > 1 else []
+        engine.failed(wait=True)
+        return launched, [b - a for a, b in itertools.pairwise(sent)]
+
+    for launched, sent in engines(ranks, work, raw, sets, clip=clip):
+        assert launched[0] > 10 and launched[1] == launched[0] and launched[2:] == [0, 0]
+        assert len(set(map(repr, sent))) <= 1  # what is captured is counted as what is launched
+
+
 # Mistakes, each of which has to change the bits from one number of GPUs to another: else these tests show nothing.
 
 
 def drop_from_the_ranks_start(monkeypatch):
-    def shard(self, place, low, examples, batch, right=ExamplesEngine._shard):
-        return right(self, place, low - self._exchange.own[0] * 3, examples, batch)
+    def shard(self, batch, right=ExamplesEngine._shard):
+        return right(self, dataclasses.replace(batch, low=batch.low - self._exchange.own[0] * 3))
 
     monkeypatch.setattr(ExamplesEngine, "_shard", shard)
 
@@ -236,16 +294,30 @@ def add_own_shards_in_turn(monkeypatch):
     monkeypatch.setattr(by_examples.Branches, "add", add)
 
 
-def clip_by_rank(monkeypatch):
-    def squares(self, _):
-        total = float(np.square(self._runtime.download(self._slices)).sum())
-        scale = 0.05 / np.sqrt(self._exchange.numbers([total]).sum(dtype=np.float32))
-        self._runtime.upload(self.scale, np.array([min(1, scale)]))
-
-    monkeypatch.setattr("nnlib.gpu.shards.clip.SlicesClip.measure", squares)
+def ask_nobody(monkeypatch):
+    """Clip, or normalize, by what the own shards have."""
+    monkeypatch.setattr(Exchange, "gather", lambda self, part, out: self._runtime.move(out, part, part.nbytes // 4))
 
 
-@pytest.mark.parametrize("mistake", [drop_from_the_ranks_start, add_own_shards_in_turn, clip_by_rank])
+def add_in_turn(monkeypatch):
+    def add(runtime, parts, out):
+        runtime.move(out, parts[0])
+        for part in parts[1:]:
+            runtime.launch("add", (1,), out, part, out.size)
+
+    monkeypatch.setattr(norms, "tree_sum", add)
+
+
+@pytest.mark.parametrize("mistake", [ask_nobody, add_in_turn])
+@pytest.mark.parametrize("name", ["residual", None])
+def test_a_mistake_in_normalization_changes_the_bits(monkeypatch, mistake, name):
+    raw, sets = image_sets(name) if name else (LAYERS["normalized"], SETS)
+    right = train(1, raw=raw, sets=sets).sha256
+    mistake(monkeypatch)
+    assert len({right, *(train(ranks, raw=raw, sets=sets).sha256 for ranks in (1, 2, 4))}) > 1
+
+
+@pytest.mark.parametrize("mistake", [drop_from_the_ranks_start, add_own_shards_in_turn, ask_nobody])
 def test_a_mistake_changes_the_bits(monkeypatch, mistake):
     right = train(1, clip=0.05).sha256
     mistake(monkeypatch)
@@ -261,7 +333,7 @@ def on_the_real_one(_: Any, host: Collectives) -> Iterator[tuple[Gpu, Collective
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [None, "squeeze and excitation"])
+@pytest.mark.parametrize("name", [None, "squeeze and excitation", "residual"])
 def test_ranks_on_one_gpu_have_the_bits_of_one(name):
     """They meet in this machine's memory: NCCL takes two GPUs."""
     raw, sets = image_sets(name) if name else (PLAIN, SETS)
