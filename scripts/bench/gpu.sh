@@ -1,6 +1,6 @@
 #!/bin/sh
 # Everything that is measured on a GPU, in less than nine minutes: scripts/bench/gpu.sh [--quick] [--only PART] [--json FILE]
-# Then what cutting a network into shards costs one GPU, by items and, a ResNet-50, by examples; and where there are more,
+# Then what cutting a network into shards costs one GPU, by items and, a ResNet-50 that is normalized by the whole batch, by examples; and where there are more,
 # one training on 1, 2, 4 and 8 of them: its bits, strong and weak scaling, PyTorch's ways beside it (results/level3_gpus.json). --only ranks does that alone.
 # --only costs measures what fine-tuning costs (results/costs-NAME.json), which is in no other run; it predicts, too,
 # and does so without a GPU.

@@ -11,7 +11,7 @@ from statistics import median
 
 from scripts.bench.common.environments import TORCH
 from scripts.bench.common.harness import Bench, Row, main
-from scripts.bench.common.pictures import CIFAR, RESNET_50
+from scripts.bench.common.pictures import RESNET, RESNET_50
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.cpu.turns import PATIENCE, busy, is_quiet
 from scripts.bench.level3.bits import digest_of
@@ -52,7 +52,7 @@ FULL = Sizes(
     weak_rounds=5,
 )
 SMALL = Ranked(items=9000, hidden=64, batch=64, batches=4, steps=1, warm=2)
-IMAGES = Ranked(kind=CIFAR, batch=16, batches=1, side=16, steps=1, warm=2, device=GPU, parallel=EXAMPLES)
+IMAGES = Ranked(kind=RESNET, batch=16, batches=1, side=32, steps=1, warm=2, device=GPU, parallel=EXAMPLES)
 QUICK = Sizes(SMALL, replace(SMALL, kind=SPARSE), SMALL, replace(SMALL, device=GPU), IMAGES, 2, 2, (2,), False)
 
 
@@ -138,7 +138,10 @@ class Level3(Bench[Sizes]):
             yield from self._by_examples(self.sizes.images, (1, *some))
 
     def _by_examples(self, work: Ranked, several: Sequence[int]) -> Iterator[Row]:
-        """The batches of a network of images, on one GPU and on several, beside one that cuts nothing."""
+        """The batches of a network of images, on one GPU and on several, beside one that cuts nothing.
+
+        A ResNet's layers are normalized by the whole batch, as PyTorch's SyncBatchNorm does it.
+        """
         if len(several) > 1:
             yield self._bits_on_gpus(work, several)
         for ranks in several:

@@ -2,13 +2,15 @@
 
 `python -m scripts.bench.level3.examples`. Ours is `parallel: examples`, the peer `none`. Of a step, which has products
 of an eighth of the rows, and eight gradients: the same network, in turn, in this process; medians of CPU time of one
-thread. Of reading, the bytes of a file's blocks that a rank takes to prepare an epoch. Of a validation, the mean loss
+thread. Of networks with batch normalization by the whole batch, what a rank computes of a step, and the bytes that it
+sends. Of reading, the bytes of a file's blocks that a rank takes to prepare an epoch. Of a validation, the mean loss
 of all examples: the busiest of some processes, its CPU time without waiting, beside one process that asks about all
 examples at once.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -31,11 +33,12 @@ from nnlib.model.network import create
 from nnlib.shards.collectives import Alone
 from nnlib.shards.cut import Cut
 from nnlib.shards.plan import plan_of
-from nnlib.shards.tree import shards_of
+from nnlib.shards.tree import SHARDS, shards_of
 from nnlib.util.threads import take_over_blas, workers
 from scripts.bench.common.harness import MB, Bench, Row, main
-from scripts.bench.common.nnlib_side import problem_of, spec_between
-from scripts.bench.common.pictures import CIFAR
+from scripts.bench.common.nnlib_pictures import picture_network
+from scripts.bench.common.nnlib_side import data_sets, problem_of, spec_between
+from scripts.bench.common.pictures import CIFAR, RESNET
 from scripts.bench.common.workload import IMAGES, Work, widths
 from scripts.bench.level3.team import team
 from scripts.bench.level3.work import EVALUATE, EXAMPLES, NONE, Ranked
@@ -53,9 +56,14 @@ class Sizes:
     validations: tuple[Ranked, ...]
     validation_rounds: int
     rows: int
+    normed: tuple[Ranked, ...]
 
 
-QUICK = Sizes(3, (256,), (Ranked(kind=CIFAR, batch=16, batches=1, side=16, warm=1, parallel=EXAMPLES),), 2, 20_000)
+NORMED = Ranked(kind=RESNET, batch=32, batches=2, steps=1, warm=2, side=64, parallel=EXAMPLES)
+QUICK = Sizes(
+    *(3, (256,), (Ranked(kind=CIFAR, batch=16, batches=1, side=16, warm=1, parallel=EXAMPLES),), 2, 20_000),
+    (replace(NORMED, batch=8, side=32, warm=1),),
+)
 FULL = Sizes(
     *(21, (256, 1024, 4096)),
     (
@@ -63,8 +71,9 @@ FULL = Sizes(
         Ranked(kind=CIFAR, batch=16, batches=8, warm=1, parallel=EXAMPLES),
     ),
     *(5, 196_608),  # three groups of blocks, see `epoch_order`
+    (NORMED, replace(NORMED, batch=128)),
 )
-RANKS, SEVERAL = (1, 2, 4), (2, 4, 8)
+RANKS, SEVERAL, NORMED_RANKS = (1, 2, 4), (2, 4, 8), (1, 2)
 READ_BATCH, CACHE = 1024, 256 * MB  # bytes, in which a group has room
 
 
@@ -79,6 +88,28 @@ class Shards(Bench[Sizes]):
             with workers(1):
                 ours, peer = self._seconds(batch)
             yield Row(name, 1e3 * ours, 1e3 * peer, "ms")
+
+    def normalization(self) -> Iterator[Row]:
+        """Return what a rank does of a step of a network that is normalized by the whole batch, and what it sends."""
+        for work in self.sizes.normed:
+            shape = f"{work.kind} of {work.side} x {work.side}, batch {work.batch}, all normalized by the whole batch"
+            for ranks in NORMED_RANKS:
+                with team(work, ranks, self.area) as ours, team(replace(work, parallel=NONE), 1, self.area) as peer:
+                    for turn in range(self.sizes.validation_rounds):
+                        for one in (ours, peer) if turn % 2 else (peer, ours):
+                            one.measure()
+                    times, sent = [statistics.median(one.cpus) for one in (ours, peer)], ours.sent
+                name = f"{shape}: a step, {ranks} ranks, CPU time of one (peer: a share of one's, whole)"
+                yield Row(name, times[0], times[1] / ranks, "ms")
+                if ranks > 1:
+                    wanted = _bytes_sent(work, ranks)
+                    yield Row(
+                        f"{shape}, {ranks} ranks: bytes that each sends in a step (peer: formula)",
+                        sent,
+                        wanted,
+                        "B",
+                        wanted,
+                    )
 
     def validation(self) -> Iterator[Row]:
         """Return what a rank does of a validation, and whether all numbers of ranks find the same loss."""
@@ -156,6 +187,18 @@ def _name(work: Ranked) -> str:
     return f"{shape}, {work.batch * work.batches:,} examples"
 
 
+def _bytes_sent(work: Ranked, ranks: int) -> float:
+    """Return what a rank sends in a step: 2 (R - 1) / R of all parameters, whose rows are made a multiple of eight.
+
+    And each way two numbers of every channel that is normalized, to each other rank.
+    """
+    network = picture_network(work, data_sets(work))
+    arrays = [array for name, array in network.arrays() if not name.endswith(("_mean", "_variance"))]
+    padded = sum(math.ceil(len(array) / SHARDS) * SHARDS * (array.size // len(array)) for array in arrays)
+    channels = sum(norm.scale.size for norm in network.norms.values())
+    return 4.0 * (2 * (ranks - 1) * padded // ranks + 2 * (ranks - 1) * 2 * channels)
+
+
 def _engine(batch: int, parallel: str) -> Engine:
     network, examples = problem_of(Work(IMAGES, batch=batch, batches=1), UNITS[1:-1])
     return Cpu().engine(network, examples, TrainSettings(batch=batch, parallel=parallel))
@@ -163,4 +206,4 @@ def _engine(batch: int, parallel: str) -> Engine:
 
 if __name__ == "__main__":
     take_over_blas()
-    sys.exit(main(BENCH, Shards, FULL, QUICK))
+    sys.exit(main(BENCH, Shards, FULL, QUICK, merged=True))

@@ -112,9 +112,9 @@ class Rank:
         return {name: 1e3 * seconds for name, seconds in times.items()} | {"sent": 0.0, "loss": loss}
 
     def _counts(self) -> tuple[float, float]:
-        """Return the seconds of processor time spent waiting, and the bytes of sums sent."""
+        """Return the seconds of processor time spent waiting, and the bytes of sums and statistics sent."""
         sent: Mapping[str, int] = getattr(self._together, "sent", {})
-        return getattr(self._together, "waited", 0.0), float(sent.get("sum", 0))
+        return getattr(self._together, "waited", 0.0), float(sent.get("sum", 0) + sent.get("gather", 0))
 
     def save(self) -> Mapping[str, Any]:
         """Write what this rank has of the parameters and of the optimizer's state."""

@@ -166,6 +166,12 @@ NORMED = IMAGES | {
 }
 
 
+PENALIZED = IMAGES | {
+    "Layers": [layer | ({"Sparse": True} if layer["Name"] == "A" else {}) for layer in IMAGES["Layers"]],
+    "SparsenessPenalty": {"p": 0.2, "beta": 0.5},
+}
+
+
 def test_auto_cuts_batches_of_jobs_that_ask_for_several_gpus_where_two_are_predicted_to_be_faster():
     images = resolve_sizes(parse_network(IMAGES, "n.json"), "n.json")
     for batch, wanted in ((64, "auto"), (1 << 20, "examples")):
@@ -177,10 +183,11 @@ def test_auto_cuts_batches_of_jobs_that_ask_for_several_gpus_where_two_are_predi
     for parallel in ("none", "examples"):
         settings = TrainSettings(parallel=parallel, batch=1 << 20)
         assert choose_for_several(images, settings) is settings
-    sparse, normed = spec(9000), resolve_sizes(parse_network(NORMED, "n.json"), "n.json")
-    for network, batch in ((sparse, 64), (spec(100), 1 << 20), (normed, 1 << 20)):  # by items, and refused
+    penalized, normed = (resolve_sizes(parse_network(raw, "n.json"), "n.json") for raw in (PENALIZED, NORMED))
+    for network, batch in ((spec(9000), 64), (spec(100), 1 << 20), (penalized, 1 << 20)):  # by items, and refused
         settings = TrainSettings(batch=batch)
         assert choose_for_several(network, settings) is settings
+    assert choose_for_several(normed, TrainSettings(batch=1 << 20)).parallel == "examples"
     assert list(inspect.signature(choose_for_several).parameters) == ["spec", "settings"]  # no ranks, machine or link
     assert list(describe_cut(images, TrainSettings(batch=1 << 20))) == [
         "several GPUs (parallel auto): each batch by examples, in eight shards",
