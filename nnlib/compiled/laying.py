@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, compile_within
-from nnlib.compiled.rows import AHEAD, clear, copy, copy_half, lay_rows, lay_rows_by_four, lay_rows_by_two
+from nnlib.compiled.rows import (
+    AHEAD,
+    clear,
+    copy,
+    copy_half,
+    lay_rows,
+    lay_rows_by_four,
+    lay_rows_by_two,
+    lay_rows_in_four,
+    lay_rows_in_two,
+)
 from nnlib.compiled.vectors import LANES, MASKED
 
 Floats = NDArray[Any]
@@ -78,9 +88,11 @@ def _lay_out_by_lanes(
             bits[phase, vector] = _lanes(starts[phase, 2] + vector * LANES, size.x, step.x * extent.x - vector * LANES)
     pitch = max(1, lay.source.channel)
     ahead = (AHEAD + pitch - 1) // pitch * pitch  # to the same rows of a channel that is still to come
-    numbers = np.array([bits.shape[1] // step.x, extent.y, 4 * step.y * lay.source.row, 4 * wide.row, 4 * ahead])
+    distances = 4 * step.y * lay.source.row, 4 * wide.row, 4 * ahead, 4 * lay.phase
+    numbers = np.array([bits.shape[1] // step.x, extent.y, *distances])
+    together = 1 if step.x == 1 else _neighbours(starts, step.x)  # phases, of which one load has a number each
     for channel in range(channels):
-        for phase in range(starts.shape[0]):
+        for phase in range(0, starts.shape[0], together):
             z0, y0, x0 = starts[phase, 0], starts[phase, 1], starts[phase, 2]
             z1, z2, y1 = _first(z0, step.z), _last(z0, step.z, size.z), _first(y0, step.y)
             y2 = max(y1, _last(y0, step.y, size.y))
@@ -95,11 +107,27 @@ def _lay_out_by_lanes(
                     end = y2 if z1 <= z < z2 else y1
                     if step.x == 1:
                         lay_rows(source, target, lanes, walk, y1, end)
+                    elif step.x == 2 and together == 2:
+                        lay_rows_in_two(source, target, lanes, walk, y1, end)
                     elif step.x == 2:
                         lay_rows_by_two(source, target, lanes, walk, y1, end)
+                    elif together == 4:
+                        lay_rows_in_four(source, target, lanes, walk, y1, end)
                     else:
                         lay_rows_by_four(source, target, lanes, walk, y1, end)
-            clear(block + 4 * last, lay.phase - last, 0, 0, 0, 0)
+            for number in range(together):
+                clear(block + 4 * (number * lay.phase + last), lay.phase - last, 0, 0, 0, 0)
+
+
+@compile_within
+def _neighbours(starts: Longs, step: int) -> int:
+    """Return how many phases, one behind the other, are those of a row: all of `step`, or one by itself."""
+    for phase in range(starts.shape[0]):
+        first = phase // step * step
+        same = starts[phase, 0] == starts[first, 0] and starts[phase, 1] == starts[first, 1]
+        if starts.shape[0] % step or not same or starts[phase, 2] != starts[first, 2] + phase - first:
+            return 1
+    return step
 
 
 @compile_within

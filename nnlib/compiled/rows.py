@@ -20,6 +20,7 @@ from nnlib.compiled.vectors import (
     Builder,
     Value,
     add_product,
+    dealt,
     every,
     everywhere,
     load,
@@ -173,12 +174,12 @@ def _correlate_map(stride: int, kernel: int) -> Callable[..., None]:
     return emit(write)
 
 
-def _lay_rows(stride: int) -> Callable[..., None]:
+def _lay_rows(stride: int, phases: int = 1) -> Callable[..., None]:
     def write(
         builder: Builder, source: Value, target: Value, bits: Value, numbers: Value, low: Value, end: Value
     ) -> None:
-        vectors, rows, pitch, target_pitch, ahead = (
-            load(builder, builder.add(numbers, LONG(8 * n)), LONG) for n in range(5)
+        vectors, rows, pitch, target_pitch, ahead, apart = (
+            load(builder, builder.add(numbers, LONG(8 * n)), LONG) for n in range(6)
         )
 
         def lay_row(y: Value, _: list[Value]) -> list[Value]:
@@ -194,7 +195,10 @@ def _lay_rows(stride: int) -> Callable[..., None]:
                     prefetch(builder, builder.add(here, ahead))
                     some = load_bits(builder, builder.add(lanes, LONG(2 * part)), inside)
                     parts.append(load_some(builder, here, some))
-                store(builder, every(builder, parts), builder.add(into, builder.mul(n, LONG(4 * LANES))))
+                place = builder.add(into, builder.mul(n, LONG(4 * LANES)))
+                for vector in dealt(builder, parts)[:phases]:
+                    store(builder, vector, place)
+                    place = builder.add(place, apart)
                 return []
 
             return repeat(builder, vectors, [], lay_vector)
@@ -306,8 +310,10 @@ correlate_3, correlate_5, correlate_7 = (_correlate_map(1, kernel) for kernel in
 correlate_3_by_2, correlate_5_by_2, correlate_7_by_2 = (_correlate_map(2, kernel) for kernel in TOGETHER)
 # (source, target, bits, numbers, low, end): copies rows from `low` to before `end`; other rows become zeros, and so do
 # other lanes up to the end of a row's last vector. `bits` has no kernel, only those of the source, and `numbers` are
-# vectors of a row, rows, and bytes between two rows of the source and of the target, and to what is asked for ahead.
+# vectors of a row, rows, and bytes between two rows of the source and of the target, to what is asked for ahead, and
+# between phases: `by_two` takes every other number of the source, `in_two` deals them to two targets.
 lay_rows, lay_rows_by_two, lay_rows_by_four = (_lay_rows(stride) for stride in (1, 2, 4))
+lay_rows_in_two, lay_rows_in_four = (_lay_rows(stride, stride) for stride in (2, 4))
 # (source, target, count, 0, 0, 0) and (target, count, 0, 0, 0, 0): count numbers of a row.
 copy = _copy()
 copy_half = _copy_half()  # every other number of the source

@@ -85,11 +85,19 @@ def everywhere(builder: Builder, number: Value) -> Value:
 
 def every(builder: Builder, parts: Sequence[Value]) -> Value:
     """Return every lane of a vector, every other one of two, every fourth of four."""
+    return dealt(builder, parts)[0]
+
+
+def dealt(builder: Builder, parts: Sequence[Value]) -> list[Value]:
+    """Return as many vectors as there are, 1, 2 or 4, to which the lanes of all go in turn."""
     if len(parts) == 1:
-        return parts[0]
-    even = ir.Constant(ir.VectorType(INT, LANES), list(range(0, 2 * LANES, 2)))
-    halves = [builder.shuffle_vector(*parts[n : n + 2], even) for n in range(0, len(parts), 2)]
-    return every(builder, halves)
+        return list(parts)
+    halves = []
+    for first in (0, 1):
+        lanes = ir.Constant(ir.VectorType(INT, LANES), list(range(first, 2 * LANES, 2)))
+        pairs = (parts[n : n + 2] for n in range(0, len(parts), 2))
+        halves.append(dealt(builder, [builder.shuffle_vector(*pair, lanes) for pair in pairs]))
+    return [vector for pair in zip(*halves, strict=True) for vector in pair]
 
 
 def add_lanes(builder: Builder, vectors: Sequence[Value]) -> list[Value]:

@@ -15,6 +15,7 @@ from scripts.bench.common.child import Child
 from scripts.bench.common.environments import torch_python
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import ONE_THREAD
+from scripts.bench.common.processor import name_processor
 from scripts.bench.convolution.shapes import PARTS, SHAPES, Shape, to_raw
 from scripts.bench.cpu.turns import quiet_rounds
 
@@ -139,4 +140,4 @@ def _row(shape: Shape, part: str, threads: int, turns: list[list[float]]) -> Row
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, Convolution, FULL, QUICK))
+    sys.exit(main(f"{BENCH}-{name_processor()}", Convolution, FULL, QUICK, merged=True))

@@ -218,6 +218,16 @@ def test_rows_that_share_a_tile_give_what_they_give_alone(window, examples):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("across", [Window(61, 11, 4, 2, 2), Window(30, 4, 4), Window(41, 7, 2, 3, 3), Window(9, 2, 2)])
+@pytest.mark.parametrize("down", [Window(9, 3, 2, 1, 1), Window(9, 5, 4, 2, 2), Window(6, 3, 1, 1, 1)])
+def test_phases_of_a_row_that_are_laid_out_together_are_what_the_kernel_meets(across, down):
+    sweep = sweep_over((down, across), 3, 64)
+    x, w, _ = arrays_of(sweep, 3, dtype=np.float32)
+    wanted = Unfolded().forward(x.astype(np.float64), w.astype(np.float64), sweep, map_in_turn)
+    found = Tiled(loops).forward(x, w, sweep, map_in_turn)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-5)
+
+
 def test_memory_of_a_thread_begins_with_a_line_of_the_cache():
     for dtype in (np.float32, np.uint16, np.uint8):
         assert Scratch().get("some", (3, 5), dtype).ctypes.data % LINE == 0
