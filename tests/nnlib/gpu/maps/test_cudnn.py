@@ -35,7 +35,7 @@ def has_cudnn() -> bool:
         return False
 
 
-needs_cudnn = pytest.mark.skipif(not has_cudnn(), reason="cuDNN is not here: pip install '.[cudnn-cuda13]'")
+needs_cudnn = pytest.mark.skipif(not has_cudnn(), reason="cuDNN is not here: pip install '.[cupy]'")
 
 
 @pytest.fixture(params=played_cudnn.DEVICES, ids="sm_{}".format)
