@@ -39,7 +39,8 @@ def plan_of(spec: NetworkSpec, batch: int, parallel: str = "auto") -> Plan:
     """Return the plan of a training: `spec` has all its units, `parallel` is the setting of that name; NnlibError.
 
     `auto` cuts the layers by items that are wide and can be, `items` those of 4,096 units or more, at least one.
-    `examples` cuts batches, where each example is computed alone; as one device pays for that, nothing else does.
+    `examples` cuts batches, for which one device pays: `auto` comes to it in jobs of several GPUs alone, by
+    `choose_for_several` of `inspection.gpus_plan`.
     Networks that convolve or pool are cut by examples alone.
     """
     wanted = parallel.lower()
