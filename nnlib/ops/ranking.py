@@ -17,9 +17,12 @@ def top(scores: Floats, k: int, excluded: Csr | None = None) -> tuple[NDArray[np
     """Return items and scores, each (b, min(k, items)), best first, equal scores by item number.
 
     A row's `excluded` items have no rank; where too few are left, the item is NO_ITEM and its score -inf. `scores`
-    (b, items), without NaN, may be overwritten at the excluded places.
+    (b, items), without NaN, may be overwritten at the excluded places. ValueError where more items could be excluded
+    than there are: compiled loops would write beyond the scores.
     """
     examples, items = scores.shape
+    if excluded is not None and excluded.width > items:
+        raise ValueError(f"{excluded.width} items could be excluded, and scores are of {items}")
     k = min(k, items)
     if LOOPS is not None:
         ranked, values = np.empty((examples, k), np.int64), np.empty((examples, k), scores.dtype)

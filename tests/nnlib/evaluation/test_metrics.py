@@ -106,7 +106,7 @@ def test_batches_and_threads_do_not_matter(monkeypatch):
     ("most", "at_once", "sizes"), [(1 << 24, 0, [7] * 5 + [5]), (1 << 24, 30, [30, 10]), (60 * 12, 30, [12, 12, 12, 4])]
 )
 def test_more_are_asked_about_at_a_time_where_neither_inputs_nor_outputs_are_wide(monkeypatch, most, at_once, sizes):
-    part, asked = part_of(random_rows(40, 60, 1), from_rows([[3]] * 40, 30)), []
+    part, asked = part_of(random_rows(40, 60, 1), from_rows([[3]] * 40, 30), owned=False), []
     monkeypatch.setattr(blockwise, "BATCH", 7)
     monkeypatch.setattr(blockwise, "MOST_OUTPUTS", most)
 

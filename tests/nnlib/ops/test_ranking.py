@@ -48,6 +48,12 @@ def test_excluded_items_have_no_rank():
     assert best[2].tolist() == [2, -np.inf, -np.inf]
 
 
+@pytest.mark.parametrize("items", [3, 5])
+def test_what_could_be_excluded_has_its_scores(items):
+    with pytest.raises(ValueError, match=f"6 items could be excluded, and scores are of {items}"):
+        top(np.zeros((1, items)), 2, from_rows([[5]], 6))
+
+
 def test_infinite_scores_are_the_best():
     assert top(np.array([[0.0, np.inf, 1.0]]), 2)[0].tolist() == [[1, 2]]
 
