@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.errors import MachineError
+from nnlib.errors import MachineError, NnlibError
 from nnlib.gpu.cublas import BF16, Cublas
 from nnlib.gpu.kernels import Signature, cubin_folder, ensure_cubin, prepare_cupy, read_signatures
 from nnlib.gpu.maps import cudnn
@@ -81,11 +81,16 @@ class Runtime:
 
     @classmethod
     def open(cls) -> Runtime:
-        """Return the GPU of this process; MachineError with the reason when there is none that can be used."""
+        """Return the GPU of this process; MachineError with the reason when there is none that can be used.
+
+        NnlibError for a variable that is not legal.
+        """
         try:
             cupy = _cupy()
             if cupy.is_available():
                 return cls(cupy, Cublas, cubin_folder())
+        except NnlibError:  # as of a variable that asks for what is not legal, which no other machine would have
+            raise
         except Exception as error:  # a half-installed CuPy and a broken GPU fail in many ways
             missing = isinstance(error, ImportError) or type(error).__module__.startswith("cuda.")
             advice = f"; {INSTALL}" if missing else ""

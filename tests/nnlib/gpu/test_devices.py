@@ -17,6 +17,7 @@ from nnlib.api.trainer import Trainer
 from nnlib.errors import MachineError, NnlibError
 from nnlib.gpu import kernels, runtime
 from nnlib.gpu.backend import Gpu
+from nnlib.gpu.maps import cudnn
 from nnlib.worker import main
 from tests.kernels.standin import Cupy, Products
 from tests.nnlib.samples import random_matrix
@@ -133,6 +134,19 @@ def test_a_gpu_that_is_busy(present, monkeypatch):
     monkeypatch.setattr(present.cuda, "Stream", busy)
     assert not runtime.usable()
     with pytest.raises(MachineError, match=r"no GPU can be used: cudaErrorDevicesUnavailable: all are busy$"):
+        runtime.Runtime.open()
+
+
+@pytest.mark.usefixtures("present")
+def test_a_gpu_whose_convolutions_are_asked_of_what_is_not_legal_or_not_here(monkeypatch):
+    """The first is wrong wherever a job runs, the second on this machine; neither says that there is no GPU."""
+    monkeypatch.setenv(cudnn.VARIABLE, "fast")
+    with pytest.raises(NnlibError, match=r"^NNLIB_CONVOLUTIONS: 'fast' is not legal") as wrong:
+        runtime.Runtime.open()
+    assert not isinstance(wrong.value, MachineError)
+    monkeypatch.setenv(cudnn.VARIABLE, cudnn.CUDNN)
+    monkeypatch.setattr(cudnn, "LIBRARY", "libcudnn.so.none")
+    with pytest.raises(MachineError, match=r"^NNLIB_CONVOLUTIONS is cudnn, and "):
         runtime.Runtime.open()
 
 
