@@ -138,9 +138,11 @@ class Paired:
         (n, k), m = a.shape, b.shape[1]
         if out is None:
             out = np.empty((n, m), np.float32)
+        assert (b.shape[0], out.shape) == (k, (n, m)), "compiled loops do not see where arrays end"
         if not (n and k and m):
             out[...] = 0
             return out
+        assert out.strides[1] == out.itemsize or m == 1, "what is written is rows"
         (words, strides), bf16 = a.left(), LOOPS.bf16
         tile = SCRATCH.get("tile", (bf16.ROWS * bf16.WIDTH,), np.float32)
         pitch = out.strides[0] // out.itemsize

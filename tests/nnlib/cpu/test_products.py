@@ -153,6 +153,25 @@ def test_pairs_multiply_matrices_of_any_form(n):
 
 
 @pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
+@pytest.mark.parametrize(
+    ("left", "right", "out"),
+    [((3, 40), (70, 5), (3, 5)), ((3, 70), (40, 5), (3, 5)), ((3, 40), (40, 5), (2, 5)), ((3, 40), (40, 5), (3, 4))],
+)
+def test_pairs_that_do_not_fit_are_refused_before_memory_is_met(left, right, out):
+    ours = Paired()
+    a, b = (ours.factor(np.ones(shape, np.float32)) for shape in (left, right))
+    with pytest.raises(AssertionError):
+        ours.multiply(a, b, np.empty(out, np.float32))
+
+
+@pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
+def test_pairs_are_not_written_to_columns():
+    ours, x = Paired(), np.ones((40, 40), np.float32)
+    with pytest.raises(AssertionError, match="rows"):
+        ours.multiply(ours.factor(x), ours.factor(x), np.empty((40, 40), np.float32, order="F"))
+
+
+@pytest.mark.skipif(not PAIRS, reason="this processor, or its compiled loops, multiply no pairs of bfloat16")
 def test_a_sum_of_pairs_does_not_depend_on_where_it_stands():
     random, ours = np.random.default_rng(1), Paired()
     a, b = (ours.factor(random.standard_normal(shape).astype(np.float32)) for shape in ((40, 257), (257, 80)))
