@@ -30,4 +30,8 @@ def replaced(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = Path(folder, path.name)
         yield new
-        new.replace(path)
+        try:
+            new.replace(path)
+        except OSError:  # no folder takes the place of one that is not empty, as another process has put there
+            if not path.is_dir():
+                raise
