@@ -86,7 +86,7 @@ class Forward(Graph):
         self.maps = MapLayers(self, each)
         self._multiplied = {edge.source for edge in network.spec.edges if not is_convolution(network.spec, edge)}
         self._last = self._last_uses()
-        self.normalized = network.norms.keys() - network.fixed  # by the batch itself, in training
+        self.normalized = network.learned_norms  # by the batch itself, in training
 
     def run(
         self,

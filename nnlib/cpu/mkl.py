@@ -89,12 +89,12 @@ def round_factor(x: Floats, memory: str = "") -> Halves:
     if LOOPS is None:
         return to_bf16(x)
     out = SCRATCH.get(f"bf16 {memory}", x.shape, np.uint16) if memory else np.empty(x.shape, np.uint16)
-    numbers, stride = flatten(x if x.strides[1] == x.itemsize else np.ascontiguousarray(x))
+    numbers, stride = _flatten(x if x.strides[1] == x.itemsize else np.ascontiguousarray(x))
     LOOPS.to_bf16(numbers.view(np.uint32), stride, out)
     return out
 
 
-def flatten(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
+def _flatten(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
     """Return a matrix with contiguous rows in one dimension, without a copy, and how far apart its rows begin."""
     if x.flags.c_contiguous or not x.size:
         return x.reshape(-1), x.shape[1]

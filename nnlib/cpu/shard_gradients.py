@@ -58,7 +58,7 @@ def lay_out(network: Network, cut: Cut) -> tuple[Place, ...]:
     edges = [edge for edge in spec.edges if edge.target in live and edge.owner not in network.locked]
     arrays = {f"weights{edge.owner}": network.stores[edge.owner] for edge in edges}
     arrays |= {f"bias{edge.number}": network.biases[edge.number] for edge in edges}
-    for n in sorted(live & network.norms.keys() - network.fixed):
+    for n in sorted(live & network.learned_norms):
         arrays |= {f"norm{n}_scale": network.norms[n].scale, f"norm{n}_bias": network.norms[n].bias}
     for name, array in arrays.items():
         found.append(Place(name, array, cut.updated(name), low))

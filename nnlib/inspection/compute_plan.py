@@ -11,7 +11,7 @@ from nnlib.model.network import Layout, Network
 from nnlib.spec.geometry import is_computed, maps_of
 from nnlib.spec.types import Edge, LayerKind, NetworkSpec
 from nnlib.util.blas import find_kernels
-from nnlib.util.threads import WORTH
+from nnlib.util.threads import LEAST_WORK
 
 LOOPS = {"numpy": "NumPy's loops", "numba": "compiled loops", "cupy": "kernels and cuBLAS on a GPU"}
 
@@ -79,7 +79,7 @@ def _edge(graph: Graph, edge: Edge, rows: int) -> str:
         return f"from {source.name}: kernels over {_maps(spec, edge.source)}{shared}"
     if not net.is_sparse_input(source):
         work = rows * net.count_units(spec, edge.source) * net.count_units(spec, edge.target)
-        return f"from {source.name}: dense products{' on one thread' if 0 < work < WORTH else ''}{shared}"
+        return f"from {source.name}: dense products{' on one thread' if 0 < work < LEAST_WORK else ''}{shared}"
     tables = ", a table for each block" if graph.layouts[edge.number] is Layout.BLOCKED else ""
     lazy = "and touched rows alone are updated" if net.is_lazy(spec, spec.edges[edge.owner]) else "all rows are updated"
     return f"from {source.name}: sums of weight rows{tables}, {lazy}{shared}"

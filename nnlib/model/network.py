@@ -52,6 +52,11 @@ class Network:
         return self.biases[0].dtype
 
     @property
+    def learned_norms(self) -> frozenset[int]:
+        """The layers whose batch normalization learns: training normalizes them by the batch itself."""
+        return frozenset(self.norms.keys() - self.fixed)
+
+    @property
     def parameters(self) -> int:
         """How many numbers training may change."""
         weights = sum(math.prod(weight_shape(self.spec, edge)) for edge in iterate_owners(self.spec))
@@ -234,7 +239,7 @@ def find_learning_layers(network: Network) -> frozenset[int]:
     """
     spec, found = network.spec, set[int]()
     learning = {edge.target for edge in spec.edges if edge.owner not in network.locked}
-    learning |= network.norms.keys() - network.fixed
+    learning |= network.learned_norms
     for n in order(spec):
         layer = spec.layers[n]
         if n in learning or any(spec.places[name] in found for name in (*layer.sources, *layer.skips)):

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 # Products and sums of pieces together from which help is asked for: some 90 us on one thread in float32, 50 in
 # bfloat16. Help takes about as long to come, and less work with it took longer by what it takes to ask, 2 to 4 us.
-WORTH = 1 << 22
+LEAST_WORK = 1 << 22
 THREADS = "OMP_NUM_THREADS"  # HTCondor sets it to the job's CPUs
 BLAS_THREADS = (THREADS, "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -43,11 +43,11 @@ def map_in_turn(function: Callable[[int], T], items: Iterable[int]) -> Iterator[
 
 
 def choose_threads(each: Each, work: float) -> Each:
-    """Return what uses this thread alone where pieces are, together, less than WORTH products and sums, else `each`.
+    """Return `each`, or what uses this thread alone where all pieces are less than LEAST_WORK products and sums.
 
     Results never depend on it.
     """
-    return each if work >= WORTH else map_in_turn
+    return each if work >= LEAST_WORK else map_in_turn
 
 
 def consume(results: Iterable[Any]) -> None:

@@ -26,7 +26,7 @@ from tests.nnlib.samples import NETWORK, clustered
 @pytest.fixture(autouse=True)
 def _little_work_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have several threads share what tests have of work: it is all too little for that."""
-    monkeypatch.setattr(threads, "WORTH", 0)
+    monkeypatch.setattr(threads, "LEAST_WORK", 0)
 
 
 @pytest.fixture

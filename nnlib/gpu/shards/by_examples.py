@@ -121,7 +121,7 @@ class ExamplesEngine(GpuEngine):
         self._cut, self._exchange = cut, Exchange(runtime, together)
         self._asked = by_shards(self._evaluator, network.spec, together)
         self._norms: ShardNorms | None = None
-        if network.norms.keys() - network.fixed:
+        if network.learned_norms:
             self._go_together(math.ceil(min(settings.batch, examples.count) / SHARDS))
         else:
             self._branches = Branches(runtime, self._session.parameters.gradient, len(together.own))

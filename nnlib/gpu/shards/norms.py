@@ -49,7 +49,7 @@ class ShardNorms:
     def __init__(self, forward: Forward, exchange: Exchange) -> None:
         network, self._runtime = forward.graph.network, forward.runtime
         self._parameters, self._exchange = forward.parameters, exchange
-        self.layers = network.norms.keys() - network.fixed
+        self.layers = network.learned_norms
         zeros, shards, self._rooms = self._runtime.zeros, len(exchange.own), dict[int, Statistics]()
         for layer in self.layers:
             n = norm_count(network.spec, layer)

@@ -274,7 +274,7 @@ def test_bits_do_not_depend_on_what_is_worth_a_second_thread(monkeypatch):
 
     monkeypatch.setattr(net, "BLOCK", 16)
     wanted = [train(precision) for precision in ("float32", "bf16")]
-    monkeypatch.setattr("nnlib.util.threads.WORTH", 1 << 40)
+    monkeypatch.setattr("nnlib.util.threads.LEAST_WORK", 1 << 40)
     assert [train(precision) for precision in ("float32", "bf16")] == wanted
 
 

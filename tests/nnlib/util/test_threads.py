@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from nnlib.util import threads
-from nnlib.util.threads import WORTH, Team, choose_threads, consume, map_in_turn, workers
+from nnlib.util.threads import LEAST_WORK, Team, choose_threads, consume, map_in_turn, workers
 
 
 def blas_threads():
@@ -57,10 +57,10 @@ def test_results_come_in_order_whoever_is_first(count):
 
 
 def test_little_work_stays_on_one_thread(monkeypatch):
-    monkeypatch.setattr(threads, "WORTH", WORTH)
+    monkeypatch.setattr(threads, "LEAST_WORK", LEAST_WORK)
     with workers(2) as each:
-        assert choose_threads(each, WORTH - 1) is map_in_turn
-        assert choose_threads(each, WORTH) is each
+        assert choose_threads(each, LEAST_WORK - 1) is map_in_turn
+        assert choose_threads(each, LEAST_WORK) is each
 
 
 def test_an_error_comes_in_its_place_and_ends_the_rest():
