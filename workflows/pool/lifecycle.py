@@ -196,7 +196,7 @@ def _spawn(argv: Sequence[str], folder: Path) -> tuple[Process, ...]:
         outer = os.posix_spawnp(
             argv[0],
             list(argv),
-            sandbox.daemon_environment(os.environ),
+            sandbox.image_environment(os.environ),
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 1),

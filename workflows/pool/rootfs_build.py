@@ -20,6 +20,7 @@ from typing import IO
 
 from nnlib.util.process import catch_signals
 from regiondag.errors import PoolError
+from regiondag.pool.sandbox import image_environment
 
 # tar ends at the archive's end, before the padding after it; whoever still writes that would die of a broken pipe.
 DRAINING = ("sh", "-c", '"$@"; code=$?; cat >/dev/null; exit $code', "sh")
@@ -161,7 +162,7 @@ def run_mmdebstrap(
     folder.parent.mkdir()
     (work / "tmp").mkdir()
     # As an ordinary user mmdebstrap works as another uid, which may not enter the caller's home folder.
-    environment = {**os.environ, "TMPDIR": str(work / "tmp") if root else "/var/tmp"}  # noqa: S108
+    environment = {**image_environment(os.environ), "TMPDIR": str(work / "tmp") if root else "/var/tmp"}  # noqa: S108
     unpack = ["tar", "--extract", "--numeric-owner", "--directory", str(folder), "--exclude=./dev/*"]
     if target.owners and not root:
         # Whom as_owner works as makes the folder itself: it may give away nothing that is ours, nor take what others

@@ -166,8 +166,8 @@ def environment_argv(cwd: Path, settings: Mapping[str, str]) -> list[str]:
     return ["env", "--chdir", str(cwd), *unset, *(f"{name}={value}" for name, value in values.items())]
 
 
-def daemon_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment the daemons start with: the host's, without what would configure them otherwise."""
+def image_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what an image's programs start with: the host's environment, without what would set them up otherwise."""
     kept = {name: value for name, value in environ.items() if name not in UNSET and not name.startswith("_CONDOR_")}
     return {**kept, "PATH": f"{environ.get('PATH', '')}:{SEARCH_PATH}"}
 

@@ -357,6 +357,23 @@ def test_a_failed_build_leaves_nothing_that_looks_complete(tmp_path, monkeypatch
     assert sorted(path.suffix for path in rootfs.cache_dir().iterdir()) == [".lock", ".log"]
 
 
+def test_an_image_is_built_whatever_htcondor_its_builder_uses(tmp_path, monkeypatch):
+    fake = tmp_path / "bin" / "mmdebstrap"
+    fake.parent.mkdir()
+    # Debian's package of HTCondor asks for its configuration while it is installed.
+    fake.write_text("#!/bin/sh\nenv | grep -E '^(CONDOR_CONFIG|_CONDOR_|PYTHONPATH|SOME_PROXY)' >&2\nexit 25\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
+    for name in ("CONDOR_CONFIG", "_CONDOR_SPOOL", "PYTHONPATH", "SOME_PROXY"):
+        monkeypatch.setenv(name, "/outside")
+    work = tmp_path / "work"
+    work.mkdir()
+    with (work / "log").open("w") as output, pytest.raises(PoolError, match="mmdebstrap 25"):
+        rootfs_build.run_mmdebstrap("trixie", resource_dir("ami") / "provision", work, output, print)
+    seen = [line for line in (work / "log").read_text().splitlines() if line.endswith("=/outside")]
+    assert seen == ["SOME_PROXY=/outside"]
+
+
 def test_missing_programs_name_the_command(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PoolError, match=r"(?s)needs bubblewrap.*sudo apt-get install -y .* bubblewrap"):

@@ -127,6 +127,6 @@ def test_children_of_a_process():
     assert look_up(shell.pid) is None
 
 
-def test_daemons_do_not_take_the_callers_htcondor_settings():
+def test_programs_of_an_image_do_not_take_the_callers_htcondor_settings():
     environ = {"PATH": "/bin", "HOME": "/h", "CONDOR_CONFIG": "/dev/null", "_CONDOR_LOG": "/x", "PYTHONPATH": "/y"}
-    assert sandbox.daemon_environment(environ) == {"PATH": f"/bin:{sandbox.SEARCH_PATH}", "HOME": "/h"}
+    assert sandbox.image_environment(environ) == {"PATH": f"/bin:{sandbox.SEARCH_PATH}", "HOME": "/h"}
