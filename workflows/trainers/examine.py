@@ -131,10 +131,13 @@ class _Examination:
             tried = self._run(place, name, self._trial(point, epochs), interruption)
             heeds = len(start.log) - start.epochs in (0, 1)  # else it trains as long as ever
             tried = replace(tried, whole=epochs if heeds else len(start.log))
-            # A killed one that has reported all its epochs had ended by itself just before.
-            done = tried.was_done if number == signal.SIGTERM else heeds and len(tried.log) >= epochs
-            late = not tried.signalled or (done and tried.code in ENDED)
-            if not late or tried.code not in ENDED or epochs * MORE > MOST_EPOCHS:
+            if number == signal.SIGTERM:
+                done = tried.was_done and tried.code in ENDED
+            else:  # all its epochs reported: its training had just ended, and what was killed was the shell around it
+                done = heeds and len(tried.log) >= epochs
+            late = done or not tried.signalled
+            failed = tried.code not in ENDED and not done
+            if not late or failed or epochs * MORE > MOST_EPOCHS:
                 return (replace(tried, signalled=False, left=None) if late else tried), place
             epochs *= MORE
 

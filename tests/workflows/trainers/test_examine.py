@@ -67,6 +67,14 @@ def test_a_script_that_hides_how_its_training_ended(tmp_path, bench):
     assert "half a training counts" in found["SIGKILL"].text
 
 
+def test_a_script_that_goes_on_after_its_training_is_killed_in_the_training(tmp_path, bench):
+    text = programs.FORGETFUL.replace("time.sleep(0.05)", "time.sleep(0.05 * (epoch > 2))")
+    words = ("sh", "run.sh", "{epochs}", "{checkpoint}")
+    found = findings_of(tmp_path, bench, text, *words, run=f"{programs.WRAPPED}sleep 1\n")
+    assert found["SIGKILL"].verdict is Verdict.WRONG
+    assert "half a training counts" in found["SIGKILL"].text
+
+
 def test_one_that_needs_a_gpu_and_says_so_by_1(tmp_path, bench):
     text = "import os, sys\nprint('auc=0.5')\nsys.exit(os.environ.get('CUDA_VISIBLE_DEVICES') == '')\n"
     found = findings_of(tmp_path, bench, text)
