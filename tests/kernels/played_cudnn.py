@@ -1,7 +1,8 @@
 """cuDNN without a GPU: NVIDIA's own plans, for the properties of a device; what it would launch NumPy computes.
 
 The library is the real one, so graphs, engines, what is said of them, workspaces and packs of pointers are checked by
-it. It needs six functions of the driver, which here refuse. What is executed is read from the plan as cuDNN keeps it.
+it. The driver beside it has every function that cuDNN looks for, which complains of others at each plan, and refuses.
+What is executed is read from the plan as cuDNN keeps it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from nnlib.ops import convolution
 from nnlib.spec.geometry import Maps, Sweep, Window
 from tests.kernels.standin import FILL, Stream
 
-OF_DRIVER = "GetErrorString ModuleGetFunction ModuleLoadData ModuleUnload TensorMapEncodeIm2col TensorMapEncodeTiled"
+OF_DRIVER = """
+    CtxGetCurrent CtxGetLimit CtxPopCurrent CtxPushCurrent DeviceGet DeviceGetCount DriverGetVersion GetErrorName
+    GetErrorString KernelGetAttribute KernelGetFunction KernelSetAttribute LaunchCooperativeKernel LaunchKernel
+    LaunchKernelEx LibraryGetKernel LibraryLoadData LibraryLoadFromFile LibraryUnload LinkAddData LinkComplete
+    LinkCreate LinkDestroy ModuleGetFunction ModuleLoadData ModuleUnload OccupancyMaxPotentialClusterSize
+    StreamGetCtx TensorMapEncodeIm2col TensorMapEncodeTiled
+"""
 # Multiprocessors and shared memory of a block: A100, H100, B200.
 find_library = cudnn.find_library  # NVIDIA's, whatever is put in its place
 DEVICES = {80: (108, 166912), 90: (132, 232448), 100: (148, 232448)}

@@ -59,6 +59,13 @@ def test_every_convolution_has_a_plan_within_bounds(planner, sweep):
 
 
 @needs_cudnn
+def test_plans_are_made_without_complaints_of_the_driver(planner, capfd):
+    for kind in KINDS:
+        assert planner.plan(Task(kind, SWEEPS["unfolded groups"], 7, False, True)) is not None
+    assert capfd.readouterr().err == ""
+
+
+@needs_cudnn
 def test_no_engine_is_taken_whose_sums_change_or_round(planner, monkeypatch):
     """The notes are read of the plans that were chosen, and some of those that were not have the one that matters."""
     made: list[int] = []
