@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, compile_within
 from nnlib.compiled.laying import lay_out, put_back
-from nnlib.compiled.rows import copy
 from nnlib.compiled.tiles import (
     ACROSS,
     ALONE,
@@ -25,7 +24,6 @@ from nnlib.compiled.tiles import (
     add_across,
     dots,
     dots_alone,
-    fetch,
     sum_across,
     sum_two_across,
     sums,
@@ -34,7 +32,6 @@ from nnlib.compiled.tiles import (
     sums_few,
     sums_few_narrow,
     sums_narrow,
-    turn,
     turn_all,
 )
 from nnlib.compiled.vectors import LANES
@@ -42,53 +39,6 @@ from nnlib.compiled.vectors import LANES
 Floats = NDArray[Any]
 Longs = NDArray[Any]
 MANY, OTHERS = DOTS
-SOON = 16  # rows of weights from those that are packed to those on their way to the cache
-
-
-@compile_loop
-def pack(w: Floats, rows: int, pitch: int, apart: int, places: Longs, block: int, out: Floats) -> None:
-    """Write a block of rows of weights, place by place, to out[:, block] (groups, places, rows of a block).
-
-    Weights of a group lie `apart`, and of it `rows` by `pitch`; behind the last are zeros.
-    """
-    many, count = out.shape[3], places.size
-    whole = many == ACROSS and (block + 1) * many <= rows  # then vectors are turned, and as many places at a time
-    near = np.empty((LANES, many), np.float32)
-    for group in range(out.shape[0]):
-        first, n = group * apart + block * many * pitch, 0
-        while whole and pitch == 1 and n < count:
-            fetch(w.ctypes.data + 4 * (first + places[min(n + SOON, count - 1)]), 0, 0, 0, 0, 0)
-            copy(w.ctypes.data + 4 * (first + places[n]), out[group, block, n].ctypes.data, many, 0, 0, 0)
-            n += 1
-        while whole and n < count:
-            low, end, straight = _find_near(places, n)
-            if first + (many - 1) * pitch + low + LANES > w.size:
-                break
-            target = out[group, block, n].ctypes.data if straight else near.ctypes.data
-            for row in range(0, many, LANES):
-                turn(w.ctypes.data + 4 * (first + row * pitch + low), pitch, target + 4 * row, many, 0, 0)
-            for k in range(n, n if straight else end):
-                place = near.ctypes.data + 4 * many * (places[k] - low)
-                copy(place, out[group, block, k].ctypes.data, many, 0, 0, 0)
-            n = end
-        for k in range(n, count):
-            for m in range(many):
-                row = block * many + m
-                out[group, block, k, m] = w[group * apart + row * pitch + places[k]] if row < rows else 0
-
-
-@compile_within
-def _find_near(places: Longs, n: int) -> tuple[int, int, bool]:
-    """Return the lowest of places that lie within a vector, where those from n on end, and if they fill it in order."""
-    low, high, end = places[n], places[n], n + 1
-    straight = True
-    while end < places.size and end < n + LANES:
-        low_with, high_with = min(low, places[end]), max(high, places[end])
-        if high_with - low_with >= LANES:
-            break
-        straight = straight and places[end] == places[end - 1] + 1
-        low, high, end = low_with, high_with, end + 1
-    return low, end, straight and end == n + LANES
 
 
 @compile_loop
@@ -326,12 +276,3 @@ def correlate_across(
             for tile in tiles:
                 add_across(here, base.ctypes.data, places, weights, there, tile)
                 here, there = here + 4 * tile, there + 4 * ACROSS * tile
-
-
-@compile_loop
-def put_weights(gradient: Floats, out: Floats) -> None:
-    """Write a gradient, see `correlate_across`, to out (rows, channels, places of the kernel)."""
-    for row in range(out.shape[0]):
-        for channel in range(out.shape[1]):
-            for place in range(out.shape[2]):
-                out[row, channel, place] = gradient[row // ACROSS, place, channel, row % ACROSS]

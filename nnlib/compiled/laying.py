@@ -1,4 +1,4 @@
-"""Compiled copies of maps to where tiles meet them, with the zeros around them, and back. Twin: `ops.convolution`.
+"""Compiled copies of maps and weights to where tiles meet them, and back. Twin: `ops.convolution`.
 
 `lay`, `put` and pitches are those of `cpu.maps.shifts`, which says what they mean.
 """
@@ -22,10 +22,12 @@ from nnlib.compiled.rows import (
     lay_rows_in_four,
     lay_rows_in_two,
 )
+from nnlib.compiled.tiles import ACROSS, fetch, turn
 from nnlib.compiled.vectors import LANES, MASKED
 
 Floats = NDArray[Any]
 Longs = NDArray[Any]
+SOON = 16  # rows of weights from those that are packed to those on their way to the cache
 
 
 @compile_loop
@@ -170,3 +172,58 @@ def put_back(
                     else:
                         for n in range(extent.x):
                             out[to + n * step.x] = rows[at + n]
+
+
+@compile_loop
+def pack(w: Floats, rows: int, pitch: int, apart: int, places: Longs, block: int, out: Floats) -> None:
+    """Write a block of rows of weights, place by place, to out[:, block] (groups, places, rows of a block).
+
+    Weights of a group lie `apart`, and of it `rows` by `pitch`; behind the last are zeros.
+    """
+    many, count = out.shape[3], places.size
+    whole = many == ACROSS and (block + 1) * many <= rows  # then vectors are turned, and as many places at a time
+    near = np.empty((LANES, many), np.float32)
+    for group in range(out.shape[0]):
+        first, n = group * apart + block * many * pitch, 0
+        while whole and pitch == 1 and n < count:
+            fetch(w.ctypes.data + 4 * (first + places[min(n + SOON, count - 1)]), 0, 0, 0, 0, 0)
+            copy(w.ctypes.data + 4 * (first + places[n]), out[group, block, n].ctypes.data, many, 0, 0, 0)
+            n += 1
+        while whole and n < count:
+            low, end, straight = _find_near(places, n)
+            if first + (many - 1) * pitch + low + LANES > w.size:
+                break
+            target = out[group, block, n].ctypes.data if straight else near.ctypes.data
+            for row in range(0, many, LANES):
+                turn(w.ctypes.data + 4 * (first + row * pitch + low), pitch, target + 4 * row, many, 0, 0)
+            for k in range(n, n if straight else end):
+                place = near.ctypes.data + 4 * many * (places[k] - low)
+                copy(place, out[group, block, k].ctypes.data, many, 0, 0, 0)
+            n = end
+        for k in range(n, count):
+            for m in range(many):
+                row = block * many + m
+                out[group, block, k, m] = w[group * apart + row * pitch + places[k]] if row < rows else 0
+
+
+@compile_within
+def _find_near(places: Longs, n: int) -> tuple[int, int, bool]:
+    """Return the lowest of places that lie within a vector, where those from n on end, and if they fill it in order."""
+    low, high, end = places[n], places[n], n + 1
+    straight = True
+    while end < places.size and end < n + LANES:
+        low_with, high_with = min(low, places[end]), max(high, places[end])
+        if high_with - low_with >= LANES:
+            break
+        straight = straight and places[end] == places[end - 1] + 1
+        low, high, end = low_with, high_with, end + 1
+    return low, end, straight and end == n + LANES
+
+
+@compile_loop
+def put_weights(gradient: Floats, out: Floats) -> None:
+    """Write a gradient, see `correlate_across`, to out (rows, channels, places of the kernel)."""
+    for row in range(out.shape[0]):
+        for channel in range(out.shape[1]):
+            for place in range(out.shape[2]):
+                out[row, channel, place] = gradient[row // ACROSS, place, channel, row % ACROSS]

@@ -7,8 +7,9 @@ each loop, or its module, names.
 
 from nnlib.compiled import bf16
 from nnlib.compiled.bf16 import to_bf16
-from nnlib.compiled.convolution import convolve, convolve_as_it_is, correlate, correlate_across, pack, put_weights
+from nnlib.compiled.convolution import convolve, convolve_as_it_is, correlate, correlate_across
 from nnlib.compiled.depthwise import correlate_maps, sweep_maps
+from nnlib.compiled.laying import pack, put_weights
 from nnlib.compiled.norms import measure_maps, normalize_maps, normalize_maps_back, sum_maps_back
 from nnlib.compiled.output import sigmoid_error, sigmoid_error_gated
 from nnlib.compiled.pictures import change_pictures

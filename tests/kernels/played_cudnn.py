@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from nnlib.gpu.maps import cudnn
-from nnlib.gpu.maps.cudnn import ATTRIBUTES, BIAS, FIRST, RESULT, SECOND
+from nnlib.gpu.maps.cudnn import BIAS, FIRST, RESULT, SECOND
+from nnlib.gpu.maps.cudnn_descriptors import ATTRIBUTES
 from nnlib.ops import convolution
 from nnlib.spec.geometry import Maps, Sweep, Window
 from tests.kernels.standin import FILL, Stream
@@ -106,7 +107,7 @@ class Played:
         """Read pointers from the pack and the work from the plan; compute when the stream comes to it."""
         reader = cudnn.Cudnn(self._real, properties(90), None)
         graph = reader.read(plan.value)["operationGraph"]
-        [needed] = reader.get(plan.value, "EXECUTION_PLAN_WORKSPACE_SIZE", 1)
+        [needed] = reader.descriptors.get(plan.value, "EXECUTION_PLAN_WORKSPACE_SIZE", 1)
         reader.close()
         packed = self._packed.pop(pack.value)
         pointers, [workspace] = dict(zip(packed[IDS], packed[POINTERS], strict=True)), packed[ROOM]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.errors import MachineError, NnlibError
+from nnlib.gpu.maps.cudnn_descriptors import Descriptors, NotSupportedError
 from nnlib.spec.geometry import Sweep, Window
 
 VARIABLE = "NNLIB_CONVOLUTIONS"
@@ -30,82 +31,12 @@ FORWARD, TO_SOURCE, TO_WEIGHTS = KINDS = ("forward", "input gradient", "weight g
 FIRST, SECOND, RESULT, BIAS, SUMS = range(1, 6)  # numbers of a graph's tensors
 ALIGNED, OF_NUMBER = 16, 4  # bytes at whose multiples arrays start: of examples as long as that, and of others
 
-# Names and numbers of cudnn_graph_v9.h: types of values, kinds of descriptors, and their attributes with these types.
-C_TYPES: dict[str, tuple[int, Any]] = {
-    "DATA_TYPE": (1, ctypes.c_int),
-    "BOOLEAN": (2, ctypes.c_bool),
-    "INT64": (3, ctypes.c_int64),
-    "FLOAT": (4, ctypes.c_float),
-    "VOID_PTR": (6, ctypes.c_void_p),
-    "CONVOLUTION_MODE": (7, ctypes.c_int),
-    "HEUR_MODE": (8, ctypes.c_int),
-    "NUMERICAL_NOTE": (11, ctypes.c_int),
-    "POINTWISE_MODE": (14, ctypes.c_int),
-    "BACKEND_DESCRIPTOR": (15, ctypes.c_void_p),
-    "INT32": (23, ctypes.c_int),
-    "CHAR": (24, ctypes.c_char),
-}
-DESCRIPTORS = {
-    "POINTWISE": 0,
-    "CONVOLUTION": 1,
-    "ENGINE": 2,
-    "ENGINECFG": 3,
-    "ENGINEHEUR": 4,
-    "EXECUTION_PLAN": 5,
-    "OPERATION_CONVOLUTION_FORWARD": 10,
-    "OPERATION_CONVOLUTION_BACKWARD_FILTER": 11,
-    "OPERATION_CONVOLUTION_BACKWARD_DATA": 12,
-    "OPERATION_POINTWISE": 13,
-    "OPERATIONGRAPH": 15,
-    "VARIANT_PACK": 16,
-    "TENSOR": 17,
-    "DEVICEPROP": 38,
-}
-NUMBERS = """
-    POINTWISE_MODE 0 POINTWISE_MODE; POINTWISE_MATH_PREC 1 DATA_TYPE;
-    CONVOLUTION_COMP_TYPE 100 DATA_TYPE; CONVOLUTION_CONV_MODE 101 CONVOLUTION_MODE;
-    CONVOLUTION_DILATIONS 102 INT64; CONVOLUTION_FILTER_STRIDES 103 INT64;
-    CONVOLUTION_POST_PADDINGS 104 INT64; CONVOLUTION_PRE_PADDINGS 105 INT64;
-    CONVOLUTION_SPATIAL_DIMS 106 INT64; ENGINEHEUR_MODE 200 HEUR_MODE;
-    ENGINEHEUR_OPERATION_GRAPH 201 BACKEND_DESCRIPTOR; ENGINEHEUR_RESULTS 202 BACKEND_DESCRIPTOR;
-    ENGINEHEUR_DEVICEPROP 204 BACKEND_DESCRIPTOR; ENGINECFG_ENGINE 300 BACKEND_DESCRIPTOR;
-    EXECUTION_PLAN_ENGINE_CONFIG 401 BACKEND_DESCRIPTOR;
-    EXECUTION_PLAN_WORKSPACE_SIZE 402 INT64;
-    EXECUTION_PLAN_JSON_REPRESENTATION 405 CHAR;
-    EXECUTION_PLAN_DEVICEPROP 407 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_FORWARD_ALPHA 700 FLOAT; OPERATION_CONVOLUTION_FORWARD_BETA 701 FLOAT;
-    OPERATION_CONVOLUTION_FORWARD_CONV_DESC 702 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_FORWARD_W 703 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_FORWARD_X 704 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_FORWARD_Y 705 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_DATA_ALPHA 706 FLOAT; OPERATION_CONVOLUTION_BWD_DATA_BETA 707 FLOAT;
-    OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC 708 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_DATA_W 709 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_DATA_DX 710 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_DATA_DY 711 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_FILTER_ALPHA 712 FLOAT; OPERATION_CONVOLUTION_BWD_FILTER_BETA 713 FLOAT;
-    OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC 714 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_FILTER_DW 715 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_FILTER_X 716 BACKEND_DESCRIPTOR;
-    OPERATION_CONVOLUTION_BWD_FILTER_DY 717 BACKEND_DESCRIPTOR;
-    OPERATION_POINTWISE_PW_DESCRIPTOR 750 BACKEND_DESCRIPTOR;
-    OPERATION_POINTWISE_XDESC 751 BACKEND_DESCRIPTOR; OPERATION_POINTWISE_BDESC 752 BACKEND_DESCRIPTOR;
-    OPERATION_POINTWISE_YDESC 753 BACKEND_DESCRIPTOR; OPERATIONGRAPH_OPS 801 BACKEND_DESCRIPTOR;
-    TENSOR_BYTE_ALIGNMENT 900 INT64; TENSOR_DATA_TYPE 901 DATA_TYPE;
-    TENSOR_DIMENSIONS 902 INT64; TENSOR_STRIDES 903 INT64;
-    TENSOR_UNIQUE_ID 906 INT64; TENSOR_IS_VIRTUAL 907 BOOLEAN;
-    VARIANT_PACK_UNIQUE_IDS 1000 INT64; VARIANT_PACK_DATA_POINTERS 1001 VOID_PTR;
-    VARIANT_PACK_WORKSPACE 1003 VOID_PTR; ENGINE_NUMERICAL_NOTE 1303 NUMERICAL_NOTE;
-    DEVICEPROP_DEVICE_ID 2700 INT32; DEVICEPROP_JSON_REPRESENTATION 2702 CHAR
-"""
-ATTRIBUTES = {name: (int(number), *C_TYPES[kind]) for name, number, kind in (one.split() for one in NUMBERS.split(";"))}
 # How a kind of convolution is called there, by its descriptor and by its attributes, and which tensors it takes.
 OPERATIONS = {
     FORWARD: ("FORWARD", "FORWARD", {"W": SECOND, "X": FIRST, "Y": RESULT}),
     TO_SOURCE: ("BACKWARD_DATA", "BWD_DATA", {"W": SECOND, "DX": RESULT, "DY": FIRST}),
     TO_WEIGHTS: ("BACKWARD_FILTER", "BWD_FILTER", {"DW": RESULT, "X": FIRST, "DY": SECOND}),
 }
-NOT_SUPPORTED = range(3000, 4000)  # cudnnStatus_t
 DATA_FLOAT, CROSS_CORRELATION, ADD = 0, 1, 0
 HEURISTICS = {"A": 3, "FALLBACK": 2}
 NOTES = {
@@ -169,14 +100,15 @@ class Cudnn:
 
     def __init__(self, library: Any, device: int | str, stream: int | None) -> None:
         """Plan for a device of this number, or of these properties as JSON; without a stream nothing can be run."""
-        self._library, self._plans, self._handle = library, dict[Task, Plan | None](), ctypes.c_void_p()
+        self._library, self.descriptors = library, Descriptors(library)
+        self._plans, self._handle = dict[Task, Plan | None](), ctypes.c_void_p()
         self._kept: list[int] = []  # what plans are made of
         name = "DEVICE_ID" if isinstance(device, int) else "JSON_REPRESENTATION"
         value = [device] if isinstance(device, int) else device.encode()
-        self._device = self.make("DEVICEPROP", **{f"DEVICEPROP_{name}": value})
+        self._device = self.descriptors.make("DEVICEPROP", **{f"DEVICEPROP_{name}": value})
         if stream is not None:
-            self._call("cudnnCreate", ctypes.byref(self._handle))
-            self._call("cudnnSetStream", self._handle, ctypes.c_void_p(stream))
+            self.descriptors.call("cudnnCreate", ctypes.byref(self._handle))
+            self.descriptors.call("cudnnSetStream", self._handle, ctypes.c_void_p(stream))
 
     @property
     def versions(self) -> dict[str, str]:
@@ -193,48 +125,50 @@ class Cudnn:
     def run(self, plan: Plan, tensors: Sequence[int], workspace: int) -> None:
         """Compute a plan on the stream: pointers of the first, second, third tensor and the bias; and the room."""
         assert not any(pointer % plan.aligned for pointer in tensors), "arrays start where cuDNN was told they would"
-        pack = self.make(
+        pack = self.descriptors.make(
             "VARIANT_PACK",
             VARIANT_PACK_UNIQUE_IDS=range(FIRST, FIRST + len(tensors)),
             VARIANT_PACK_DATA_POINTERS=tensors,
             VARIANT_PACK_WORKSPACE=[workspace],
         )
-        self._call("cudnnBackendExecute", self._handle, ctypes.c_void_p(plan.descriptor), ctypes.c_void_p(pack))
-        self.destroy(pack)
+        self.descriptors.call(
+            "cudnnBackendExecute", self._handle, ctypes.c_void_p(plan.descriptor), ctypes.c_void_p(pack)
+        )
+        self.descriptors.destroy(pack)
 
     def close(self) -> None:
         """Give up what cuDNN holds, when nothing is under way any more."""
         self._plans.clear()
         for one in (*reversed(self._kept), self._device):
-            self.destroy(one)
+            self.descriptors.destroy(one)
         self._kept.clear()
         if self._handle:
-            self._call("cudnnDestroy", self._handle)
+            self.descriptors.call("cudnnDestroy", self._handle)
 
     def _choose(self, task: Task) -> Plan | None:
         allowed = {NOTES["TENSOR_CORE"]} if task.tensor_cores else set[int]()
         made: list[int] = []
         try:
             for config in self._ranked(self._graph(task, made), made):
-                [engine] = self.descriptors(config, "ENGINECFG_ENGINE", "ENGINE", 1, made)
-                if set(self.get(engine, "ENGINE_NUMERICAL_NOTE", 32)) & set(NOTES.values()) - allowed:
+                [engine] = self.descriptors.get_descriptors(config, "ENGINECFG_ENGINE", "ENGINE", 1, made)
+                if set(self.descriptors.get(engine, "ENGINE_NUMERICAL_NOTE", 32)) & set(NOTES.values()) - allowed:
                     continue
                 try:
                     of_device = {"EXECUTION_PLAN_DEVICEPROP": [self._device]}
-                    plan = self.make("EXECUTION_PLAN", EXECUTION_PLAN_ENGINE_CONFIG=[config], **of_device)
-                except _NotSupportedError:
+                    plan = self.descriptors.make("EXECUTION_PLAN", EXECUTION_PLAN_ENGINE_CONFIG=[config], **of_device)
+                except NotSupportedError:
                     continue
-                [workspace] = self.get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", 1)
+                [workspace] = self.descriptors.get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", 1)
                 made.append(plan)
                 if workspace <= WORKSPACE:
                     self._kept += made
                     made.clear()
                     return Plan(plan, workspace, self._engine(plan), _alignment(task.sweep))
-        except _NotSupportedError:
+        except NotSupportedError:
             pass  # as of a graph that no engine computes
         finally:
             for one in reversed(made):
-                self.destroy(one)
+                self.descriptors.destroy(one)
         return None
 
     def _graph(self, task: Task, made: list[int]) -> int:
@@ -245,7 +179,7 @@ class Cudnn:
         shapes = {FORWARD: (x, w, y), TO_SOURCE: (y, w, x), TO_WEIGHTS: (x, y, w)}[task.kind]
 
         def make(kind: str, **attributes: Any) -> int:
-            made.append(self.make(kind, **attributes))
+            made.append(self.descriptors.make(kind, **attributes))
             return made[-1]
 
         def tensor(number: int, shape: Sequence[int], virtual: bool = False) -> int:
@@ -291,12 +225,12 @@ class Cudnn:
         for mode in HEURISTICS.values():
             about = {"ENGINEHEUR_OPERATION_GRAPH": [graph], "ENGINEHEUR_DEVICEPROP": [self._device]}
             try:
-                made.append(self.make("ENGINEHEUR", ENGINEHEUR_MODE=[mode], **about))
-            except _NotSupportedError:
+                made.append(self.descriptors.make("ENGINEHEUR", ENGINEHEUR_MODE=[mode], **about))
+            except NotSupportedError:
                 continue
             ranked = made[-1]
-            found = self._get(ranked, "ENGINEHEUR_RESULTS", None, 0)
-            yield from self.descriptors(ranked, "ENGINEHEUR_RESULTS", "ENGINECFG", found, made)
+            found = self.descriptors.count(ranked, "ENGINEHEUR_RESULTS")
+            yield from self.descriptors.get_descriptors(ranked, "ENGINEHEUR_RESULTS", "ENGINECFG", found, made)
 
     def _engine(self, plan: int) -> str:
         """Return the engine of a plan with its settings, such as `38 SPLIT_K=2`."""
@@ -306,61 +240,9 @@ class Cudnn:
 
     def read(self, plan: int) -> Any:
         """Return a plan as cuDNN writes it down."""
-        return json.loads(bytes(self.get(plan, "EXECUTION_PLAN_JSON_REPRESENTATION", 1 << 20)).rstrip(b"\0"))
-
-    def make(self, kind: str, **attributes: Any) -> int:
-        """Return a descriptor with these attributes."""
-        place = self._create(kind)
-        try:
-            for name, values in attributes.items():
-                number, form, c_type = ATTRIBUTES[name]
-                array = (c_type * len(values))(*values)
-                head = ctypes.c_void_p(place), ctypes.c_int(number), ctypes.c_int(form)
-                self._call("cudnnBackendSetAttribute", *head, ctypes.c_int64(len(values)), array)
-            self._call("cudnnBackendFinalize", ctypes.c_void_p(place))
-        except BaseException:
-            self.destroy(place)
-            raise
-        return place
-
-    def get(self, place: int, name: str, most: int) -> Any:
-        """Return the values of an attribute, up to `most` of them."""
-        array = (ATTRIBUTES[name][2] * most)()
-        return array[: self._get(place, name, array, most)]
-
-    def descriptors(self, place: int, name: str, kind: str, most: int, made: list[int]) -> list[int]:
-        """Return the descriptors of an attribute, up to `most`, which are made for that."""
-        empty = [self._create(kind) for _ in range(most)]
-        made.extend(empty)
-        return empty[: self._get(place, name, (ctypes.c_void_p * most)(*empty), most)]
-
-    def destroy(self, place: int) -> None:
-        """Give up a descriptor."""
-        self._call("cudnnBackendDestroyDescriptor", ctypes.c_void_p(place))
-
-    def _create(self, kind: str) -> int:
-        found = ctypes.c_void_p()
-        self._call("cudnnBackendCreateDescriptor", ctypes.c_int(DESCRIPTORS[kind]), ctypes.byref(found))
-        return int(found.value or 0)
-
-    def _get(self, place: int, name: str, array: Any, most: int) -> int:
-        """Fill an array with an attribute; return how many values there are, of which `most` are taken."""
-        (number, form, _), count = ATTRIBUTES[name], ctypes.c_int64()
-        head = ctypes.c_void_p(place), ctypes.c_int(number), ctypes.c_int(form), ctypes.c_int64(most)
-        self._call("cudnnBackendGetAttribute", *head, ctypes.byref(count), array)
-        return count.value
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            said = ctypes.create_string_buffer(512)
-            self._library.cudnnGetLastErrorString(said, ctypes.c_size_t(len(said)))
-            kind = _NotSupportedError if status in NOT_SUPPORTED else MachineError
-            raise kind(f"{name} failed with status {status} of cuDNN: {said.value.decode(errors='replace').strip()}")
-
-
-class _NotSupportedError(MachineError):
-    """cuDNN has no way to do it."""
+        return json.loads(
+            bytes(self.descriptors.get(plan, "EXECUTION_PLAN_JSON_REPRESENTATION", 1 << 20)).rstrip(b"\0")
+        )
 
 
 def _spatial(windows: Sequence[Window]) -> tuple[Window, ...]:

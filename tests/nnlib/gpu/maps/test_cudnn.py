@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from nnlib.errors import MachineError, NnlibError
 from nnlib.gpu.backend import Gpu
-from nnlib.gpu.maps import cudnn
+from nnlib.gpu.maps import cudnn, cudnn_descriptors
 from nnlib.gpu.maps.cudnn import KINDS, NOTES, WORKSPACE, Cudnn, Task
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.selfcheck.by_cudnn import check_cudnn
@@ -71,18 +71,20 @@ def test_no_engine_is_taken_whose_sums_change_or_round(planner, monkeypatch):
     made: list[int] = []
 
     def notes_of(config: int) -> set[int]:
-        [engine] = planner.descriptors(config, "ENGINECFG_ENGINE", "ENGINE", 1, made)
-        return set(planner.get(engine, "ENGINE_NUMERICAL_NOTE", 32))
+        [engine] = planner.descriptors.get_descriptors(config, "ENGINECFG_ENGINE", "ENGINE", 1, made)
+        return set(planner.descriptors.get(engine, "ENGINE_NUMERICAL_NOTE", 32))
 
     for kind in KINDS:
         for tensor_cores in (False, True):
             plan = planner.plan(Task(kind, WIDE, 64, False, tensor_cores))
-            [config] = planner.descriptors(plan.descriptor, "EXECUTION_PLAN_ENGINE_CONFIG", "ENGINECFG", 1, made)
+            [config] = planner.descriptors.get_descriptors(
+                plan.descriptor, "EXECUTION_PLAN_ENGINE_CONFIG", "ENGINECFG", 1, made
+            )
             assert notes_of(config) == ({NOTES["TENSOR_CORE"]} if tensor_cores else set())
     ranked = planner._ranked(planner._graph(Task(cudnn.TO_WEIGHTS, WIDE, 64, False, True), made), made)
     assert any(NOTES["NONDETERMINISTIC"] in notes_of(config) for config in ranked)
     for one in reversed(made):
-        planner.destroy(one)
+        planner.descriptors.destroy(one)
 
 
 @needs_cudnn
@@ -121,9 +123,9 @@ def test_numbers_are_those_of_the_header():
     assert found and found.submodule_search_locations
     text = (Path(next(iter(found.submodule_search_locations))) / "include/cudnn_graph_v9.h").read_text()
     header = {name: int(number) for name, number in re.findall(r"CUDNN_(\w+)[\w ]*= (\d+)", text)}
-    ours = {f"ATTR_{name}": number for name, (number, *_) in cudnn.ATTRIBUTES.items()}
-    ours |= {f"TYPE_{name}": number for name, (number, _) in cudnn.C_TYPES.items()}
-    ours |= {f"BACKEND_{name}_DESCRIPTOR": number for name, number in cudnn.DESCRIPTORS.items()}
+    ours = {f"ATTR_{name}": number for name, (number, *_) in cudnn_descriptors.ATTRIBUTES.items()}
+    ours |= {f"TYPE_{name}": number for name, (number, _) in cudnn_descriptors.C_TYPES.items()}
+    ours |= {f"BACKEND_{name}_DESCRIPTOR": number for name, number in cudnn_descriptors.DESCRIPTORS.items()}
     ours |= {f"NUMERICAL_NOTE_{name}": number for name, number in NOTES.items()}
     ours |= {f"HEUR_MODE_{name}": number for name, number in cudnn.HEURISTICS.items()}
     assert ours == {name: header.get(name) for name in ours}
