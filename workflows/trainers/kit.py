@@ -11,6 +11,7 @@ from nnlib.epoch_log import Epoch
 from nnlib.worker.program_job import FULL_DISK
 
 NOTHING_LEFT = 2.0  # seconds in which a training may have come to its end by itself
+LAST_PART = 1 / 3  # of all its seconds, in which it may have on a busy machine: the signal comes in the middle
 SOON = 30.0  # seconds after SIGTERM in which a program leaves any machine in time
 HEED = "look at regiondag.trial's Stopping, save and exit"
 STOPS = "stops the whole region"
@@ -59,7 +60,9 @@ class Tried:
     @property
     def was_done(self) -> bool:
         """Whether it was at its end, or all but, when it was told to leave: that shows nothing."""
-        return self.left is not None and not self.was_stopped and self.left < NOTHING_LEFT
+        return (
+            self.left is not None and not self.was_stopped and self.left < max(NOTHING_LEFT, LAST_PART * self.seconds)
+        )
 
     @property
     def value(self) -> float | None:

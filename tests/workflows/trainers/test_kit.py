@@ -108,6 +108,14 @@ def test_leaving_at_sigterm(seen, verdict, text):
 
 
 @pytest.mark.parametrize(
+    ("left", "seconds", "done"),
+    [(1.9, 2.5, True), (2.1, 4.2, False), (2.7, 10.4, True), (6.0, 12.0, False), (None, 12.0, False)],
+)
+def test_a_signal_near_the_end_of_a_training_shows_nothing_also_where_that_end_takes_long(left, seconds, done):
+    assert replace(STOPPED, log=epochs(1, 2), left=left, seconds=seconds).was_done is done
+
+
+@pytest.mark.parametrize(
     ("resumed", "whole", "verdict", "text"),
     [
         (tried(log=epochs(2)), tried(), Verdict.GOOD, "epoch 2 of 2, and ends with the figure"),
