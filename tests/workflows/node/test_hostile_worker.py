@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +27,8 @@ from tests.workflows.played import bring_models, play_job
 pytestmark = pytest.mark.slow
 
 GOOD = JobEnd(0, 1, 2, job="12.0")
-SECONDS, MEMORY = 20, 1 << 20  # that POST may take; KB of addresses: what takes more memory fails
+SECONDS, MEMORY = 20, 1 << 20  # of a processor, and KB of addresses, that POST may take: with more it fails
+PATIENCE = 200  # seconds on a busy machine; who waits for ever waits longer
 # What POST of a trial writes besides the trial's own folder.
 WRITTEN = ("trials.jsonl", "trials.lock", "manager.log", "machines.json", "machines.lock")
 READERS = (("status",), ("verify",), ("stats",), ("report",), ("report", "--json"), ("explain",))
@@ -40,7 +40,6 @@ class Ended:
     """What POST did."""
 
     code: int
-    seconds: float
     said: str
 
 
@@ -77,7 +76,6 @@ def test_what_a_worker_leaves_harms_nothing(runs, tmp_path, capsys, behaviour):
     behaviour.leave(folder.trial(node))
     before = snapshot(tmp_path, folder.trial(node))
     ended = post(run, node, behaviour)
-    assert ended.seconds < SECONDS, ended
     assert ended.code == (75 if behaviour.status == "machine" else 0), ended.said
     assert not re.search(r"Traceback|a bug", ended.said)
     changed = {name for name, state in snapshot(tmp_path, folder.trial(node)).items() if before.get(name) != state}
@@ -102,7 +100,7 @@ def test_a_result_that_comes_late_or_again_changes_nothing(runs, tmp_path, capsy
     (folder.trial(node) / "result.json").write_bytes(honest)
     late.leave(folder.trial(node))
     ended = post(run, node, replace(late, exit_code=0), "12.0")
-    assert ended.code == 0 and ended.seconds < SECONDS, ended
+    assert ended.code == 0, ended
     assert re.search(late.says, ended.said), ended.said
     assert settled_in(folder)[: len(before)] == before
     assert len(settled_in(folder)) == len(before) + late.counts
@@ -116,7 +114,7 @@ def test_a_result_that_two_scripts_settle_at_once_counts_once(runs, tmp_path, jo
     shutil.copytree(runs[False].path, run.path, symlinks=True)
     node = NodeName("germany", 1)
     both = [subprocess.Popen(post_words(run, node, 0, of)) for of in ("11.0", job)]
-    assert [one.wait(SECONDS) for one in both] == [0, 0]
+    assert [one.wait(PATIENCE) for one in both] == [0, 0]
     events = [json.loads(line) for line in run.region("germany").journal.read_text().splitlines()]
     assert [one["event"] for one in events if one.get("trial") == 1].count("settled") == 1
 
@@ -128,22 +126,22 @@ def settled_in(folder: RegionFolder) -> list[str]:
 def post_words(run: RunFolder, node: NodeName, exit_code: int, job: str) -> list[str]:
     (archive,) = (path.name for path in run.path.glob("*.pyz") if not path.name.startswith("nnlib-"))
     words = [sys.executable, archive, str(node), str(exit_code), "0", "2", "0", job]
-    return ["sh", "-c", f'ulimit -v {MEMORY}; exec "$0" "$@"', str(run.path / "post.sh"), *words]
+    return ["sh", "-c", f'ulimit -v {MEMORY}; ulimit -t {SECONDS}; exec "$0" "$@"', str(run.path / "post.sh"), *words]
 
 
 def post(run: RunFolder, node: NodeName, behaviour: Behaviour, job: str = "11.0") -> Ended:
     """Run POST as DAGMan does, and watch what it takes."""
     log = run.path / "manager.log"
-    told, began = log.stat().st_size if log.exists() else 0, time.monotonic()
+    told = log.stat().st_size if log.exists() else 0
     limited = post_words(run, node, behaviour.exit_code, job)
     try:
-        code = subprocess.run(limited, check=False, timeout=SECONDS).returncode
+        code = subprocess.run(limited, check=False, timeout=PATIENCE).returncode
     except subprocess.TimeoutExpired:
         code = -9
     with log.open("rb") as file:
         file.seek(told)
         said = file.read().decode()
-    return Ended(code, time.monotonic() - began, said)
+    return Ended(code, said)
 
 
 def see(run: RunFolder, node: NodeName, behaviour: Behaviour) -> None:
