@@ -22,7 +22,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=pytest.mark.xdist_group(page.stem)) for page in PAGES]
+)
 def test_a_newcomer_who_follows_the_page_gets_there(page, tmp_path):
     tree, packages = copy_of_the_tree(tmp_path / "tree"), tmp_path / "packages"
     packages.mkdir()  # which Python searches before it finds this checkout
