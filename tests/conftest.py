@@ -78,7 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("browser"):
                 item.add_marker(pytest.mark.skip(reason="no Chromium: sudo apt-get install chromium"))
-    items.sort(key=lambda item: item.get_closest_marker("condor") is None)  # what waits begins before what computes
+    # What waits begins before what computes, and of either what may take long, so that it does not end alone.
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("condor", "timeout")])
     for item in items:
         # Of several processes each has a pool of its own, so that such tests go to whichever is free; others share
         # what is made once for their file.
