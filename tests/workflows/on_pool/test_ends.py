@@ -138,42 +138,45 @@ def test_a_job_that_no_machine_takes_ends_too(pool, run_area, capsys, old, new, 
     assert "attempt" not in events
 
 
-# What the first trial of each region does besides: the worker that trains it writes without end.
-FLOOD = """
-if grep -q '"number": 0' trial.json; then
+# What these trials of a region do besides: the worker that trains them writes without end.
+FLOODS = {
+    "Germany": (
+        "head -c 30000000 /dev/zero >log.jsonl",
+        "head -c 30000000 /dev/zero >result.json",
+        "head -c 30000000 /dev/urandom >scores.npy",
+    ),
+    "United Kingdom": (
+        "yes | head -c 30000000",
+        "yes 'no reason' | head -c 30000000 >&2",
+        "head -c 3000000 /dev/urandom >checkpoint.nc",
+    ),
+}
+
+
+def flood(region: str, number: int, what: str) -> str:
+    return f"""if grep -q '"region": "{region}"' trial.json && grep -q '"number": {number}\\b' trial.json; then
     {what}
 fi
 """
 
 
-@pytest.mark.parametrize(
-    ("germany", "kingdom"),
-    [
-        ("head -c 30000000 /dev/zero >log.jsonl", "yes | head -c 30000000"),
-        ("head -c 30000000 /dev/zero >result.json", "yes 'no reason' | head -c 30000000 >&2"),
-        ("head -c 30000000 /dev/urandom >scores.npy", "head -c 3000000 /dev/urandom >checkpoint.nc"),
-    ],
-    ids=["the log and standard output", "the result and standard error", "the scores and the checkpoint"],
-)
-def test_what_a_worker_writes_without_end_fills_no_disk_and_stops_no_region(pool, run_area, capsys, germany, kingdom):
+def test_what_a_worker_writes_without_end_fills_no_disk_and_stops_no_region(pool, run_area, capsys):
     """Its job is held by HTCondor (code 33), and its trial has failed and says why; the others go on."""
-    text = STUDY.replace("disk: 100MB", "disk: 100MB, max_output: 2MB").replace("rounds: 2", "rounds: 1")
-    run = generate(run_area, capsys, text)
+    text = STUDY.replace("disk: 100MB", "disk: 100MB, max_output: 2MB")
+    run = generate(run_area, capsys, text.replace("rounds: 2\n  parallel: 2", "rounds: 1\n  parallel: 4"))
     script = run.path / "train.sh"
     own = script.read_text()
     assert 'exec "$python" "$1" train' in own
-    flood = "".join(
-        f'if grep -q \'"region": "{name}"\' trial.json; then{FLOOD.format(what=what)}fi\n'
-        for name, what in (("Germany", germany), ("United Kingdom", kingdom))
-    )
+    floods = "".join(flood(name, number, what) for name, some in FLOODS.items() for number, what in enumerate(some))
     own = own.replace('exec "$python" "$1" train', '"$python" "$1" train')
-    script.write_text(f"{own}code=$?\n{flood}exit $code\n")
+    script.write_text(f"{own}code=$?\n{floods}exit $code\n")
     submit(run)
     assert finish(pool, run).exit_code == 0
     for slug in ("germany", "united-kingdom"):
         history = Journal(run.region(slug).journal).read()
-        assert {trial: one.status for trial, one in history.settled.items()} == {0: "removed", 1: "ok"}
-        assert "it would bring back more than 2MB (job.max_output)" in history.settled[0].reason
+        assert [history.settled[trial].status for trial in range(4)] == [*["removed"] * 3, "ok"]
+        for trial in range(3):
+            assert "it would bring back more than 2MB (job.max_output)" in history.settled[trial].reason
         assert history.final.ok
         files = run.region(slug).path.glob("trials/*/*")
         assert not any(path.stat().st_size > 2 << 20 for path in files if path.is_file())
