@@ -35,8 +35,6 @@ class CpuEvaluator:
     all get the same answers, about all units by their numbers in the whole network.
     """
 
-    at_once = BATCH
-
     def __init__(
         self,
         network: Network,
@@ -49,6 +47,11 @@ class CpuEvaluator:
         self._forward = Forward(network, each if split else map_in_turn, FLOAT32, cut, together)
         self._at_once = choose_at_once(self._forward)
 
+    @property
+    def at_once(self) -> int:
+        """See `engines.Evaluator`; as many as one thread asks about together, so that others have some, too."""
+        return min(BATCH, self._at_once)
+
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
         return mean_error(self.total_loss(examples, 0, examples.count), examples.count)
@@ -57,7 +60,7 @@ class CpuEvaluator:
         """Return the error function summed over the examples from `low` to `high`."""
         network, errors = self.network, Errors(self._together)
         forward = Forward(network, self._each, FLOAT32, self._cut, self._together)
-        for first, last in batches_of(high - low, min(BATCH, self._at_once)):
+        for first, last in batches_of(high - low, self.at_once):
             rows = np.arange(low + first, low + last)
             batch = self._part(batch_of(network.spec, examples, rows, network.dtype))
             with np.errstate(all="ignore"):

@@ -89,13 +89,14 @@ def evaluate(
     Units in `excluded`, and those not `rankable`, have no rank. Raises DataError when no example has a target.
     """
     evaluator, targets = backend.evaluator(network), examples.sets[output]
+    size = metrics.choose_asked(examples, output, evaluator.at_once)
     found = {"loss": Measured(evaluator.mean_loss(examples))} if plan.loss else {}
 
     def score(some: Examples) -> NDArray[Any]:
         return evaluator.sums(some, output)
 
     if not targets.sparse:
-        values, squares = _dense(network, examples, output, score, each, watch)
+        values, squares = _dense(network, examples, output, score, each, watch, size)
         name, root = ("rmse", np.sqrt) if squares else ("accuracy", np.positive)
         [measured] = summarize({name: values}, plan).values()
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
@@ -108,11 +109,11 @@ def evaluate(
     part, watched = metrics.RankedExamples(examples, output, None), watch
     parts = {}
     for name, rank in rankers.items():
-        parts[name] = metrics.measure_examples(rank, part, plan.ks, each, excluded, watched)
+        parts[name] = metrics.measure_examples(rank, part, plan.ks, each, excluded, watched, evaluator.at_once)
         watched = None  # the second one goes over the same examples
     if not parts["network"]:
         raise DataError(f"{examples.file}: no example has a target, so nothing can be measured")
-    extra = _accuracy(network, examples, output, score, each)
+    extra = _accuracy(network, examples, output, score, each, size)
     return Evaluation(
         examples.count,
         len(next(iter(parts["network"].values()))),
@@ -166,7 +167,7 @@ def summarize(values: Mapping[str, Floats], plan: EvaluationOptions) -> dict[str
 
 
 def _accuracy(
-    network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each
+    network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each, size: int
 ) -> dict[str, Floats]:
     """Return for a SoftMax over sparse targets, one each, whether the best unit is the target."""
     targets = examples.sets[output]
@@ -181,13 +182,13 @@ def _accuracy(
             return None
         return np.asarray(score(examples.take(rows)).argmax(axis=1) == wanted.indices)
 
-    blocks = list(run_in_order(block, examples.count, targets.width, each))
+    blocks = list(run_in_order(block, examples.count, targets.width, each, at_once=size))
     right = [found for found in blocks if found is not None]
     return {"accuracy": np.concatenate(right).astype(np.float64)} if len(right) == len(blocks) else {}
 
 
 def _dense(
-    network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each, watch: Watch | None
+    network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each, watch: Watch | None, size: int
 ) -> tuple[Floats, bool]:
     """Return for each example whether its class was found, or the mean squared error of its units (True)."""
     layer, targets = network.spec.layers[output], examples.sets[output]
@@ -201,7 +202,7 @@ def _dense(
         single = bool(np.all((t != 0).sum(axis=1) == 1) and np.all(t.max(axis=1) == 1))
         return right, ((activate(layer, z) - t) ** 2).mean(axis=1), single
 
-    blocks = list(run_in_order(block, examples.count, targets.width, each, watch))
+    blocks = list(run_in_order(block, examples.count, targets.width, each, watch, size))
     if layer.activation is Activation.SOFTMAX or (targets.width > 1 and all(single for _, _, single in blocks)):
         return np.concatenate([right for right, _, _ in blocks]).astype(np.float64), False
     return np.concatenate([errors for _, errors, _ in blocks]), True

@@ -82,8 +82,7 @@ def measure_examples(
 ) -> dict[str, NDArray[np.float64]]:
     """Return every metric of every example that has a target, in the order of the examples.
 
-    What is owned has no rank, nor has what `excluded` gives for an example. `at_once` is how many examples `rank` is
-    best asked about, see `engines.Evaluator`; where inputs or outputs are wide, there are fewer.
+    What is owned has no rank, nor has what `excluded` gives for an example. `at_once`: see `choose_asked`.
     """
     ks = sorted(set(ks))
 
@@ -96,10 +95,19 @@ def measure_examples(
         hits = hits_of(rank(part.examples.take(rows), ks[-1], part.left_out(rows, excluded)), wanted)
         return dict(values_at(hits, np.diff(wanted.indptr), ks))
 
-    width = part.examples.sets[part.output].width
-    widest = max(data_set.width for data_set in part.examples.sets.values())
-    size = max(choose_block_size(width), choose_block_size(widest, at_once))
-    return collect(run_in_order(block, part.examples.count, width, each, watch, size))
+    size = choose_asked(part.examples, part.output, at_once)
+    return collect(run_in_order(block, part.examples.count, part.examples.sets[part.output].width, each, watch, size))
+
+
+def choose_asked(examples: Examples, output: int, at_once: int = 0) -> int:
+    """Return about how many examples at a time an output layer is asked.
+
+    `at_once` is how many are best, see `engines.Evaluator`, 0: as many as usual. Where outputs are wide, and for more
+    than usual where inputs are, there are fewer.
+    """
+    usual = choose_block_size(examples.sets[output].width)
+    best = choose_block_size(max(data_set.width for data_set in examples.sets.values()), at_once)
+    return best if 0 < at_once < usual else max(usual, best)
 
 
 def popularity_scorer(targets: DataSet, each: Each = map_in_turn) -> Scorer:

@@ -15,6 +15,7 @@ from nnlib.data.blockwise import collect, run_in_order
 from nnlib.data.rows import Dense
 from nnlib.data.sets import DataSet
 from nnlib.engines import Evaluator
+from nnlib.evaluation.metrics import choose_asked
 from nnlib.ops.activations import activate
 from nnlib.spec.types import Activation, LayerKind
 from nnlib.training.validation import Validator
@@ -40,7 +41,8 @@ def find_confusion(ruler: Validator, evaluator: Evaluator) -> Confusion | None:
         best = sums.argmax(axis=1)
         return {"predicted": best, "sure": activate(layer, sums)[np.arange(len(rows)), best]}
 
-    found = collect(run_in_order(block, examples.count, len(names), ruler.each))
+    size = choose_asked(examples, ranked.output, evaluator.at_once)
+    found = collect(run_in_order(block, examples.count, len(names), ruler.each, at_once=size))
     return _confuse(wanted.indices.astype(np.int64), found["predicted"], found["sure"], names, pictures)
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from nnlib.cpu.backend import Cpu
+from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.data.rows import from_rows
 from nnlib.data.sets import DataSet, as_data_set
 from nnlib.errors import DataError
@@ -40,6 +41,33 @@ def test_ranking_metrics_are_those_of_training(excluded):
     empty = int((np.diff(sets["output"].rows.indptr) == 0).sum())
     assert (found.examples, found.with_targets, found.without_targets) == (50, 50 - empty, empty)
     assert empty > 0
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_as_many_are_asked_about_at_a_time_as_the_evaluator_says(monkeypatch, dense):
+    sets = sets_of()
+    if dense:
+        sets["output"] = as_data_set("output", np.eye(sets["output"].width, dtype=np.float32)[np.arange(50) % 7])
+    asked, (sums, top) = [], (CpuEvaluator.sums, CpuEvaluator.top)
+
+    def count(ask):
+        def counted(self, examples, *more):
+            asked.append(examples.count)
+            return ask(self, examples, *more)
+
+        return counted
+
+    monkeypatch.setattr(CpuEvaluator, "sums", count(sums))
+    monkeypatch.setattr(CpuEvaluator, "top", count(top))
+    whole = evaluated(made(raw_network(), sets), sets)
+    assert max(asked) > 12
+    asked.clear()
+    monkeypatch.setattr("nnlib.cpu.evaluator.choose_at_once", lambda _: 12)
+    found = evaluated(made(raw_network(), sets), sets)
+    assert max(asked) <= 12 and len(asked) == 5
+    assert {name: one.value for name, one in found.metrics.items()} == pytest.approx(
+        {name: one.value for name, one in whole.metrics.items()}
+    )
 
 
 def test_intervals_are_those_of_single_resamples():

@@ -103,9 +103,17 @@ def test_batches_and_threads_do_not_matter(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("most", "at_once", "sizes"), [(1 << 24, 0, [7] * 5 + [5]), (1 << 24, 30, [30, 10]), (60 * 12, 30, [12, 12, 12, 4])]
+    ("most", "at_once", "sizes"),
+    [
+        (1 << 24, 0, [7] * 5 + [5]),
+        (1 << 24, 30, [30, 10]),
+        (60 * 12, 30, [12, 12, 12, 4]),
+        (1 << 24, 6, [6] * 6 + [4]),
+    ],
 )
-def test_more_are_asked_about_at_a_time_where_neither_inputs_nor_outputs_are_wide(monkeypatch, most, at_once, sizes):
+def test_as_many_are_asked_about_at_a_time_as_is_best_where_neither_inputs_nor_outputs_are_wide(
+    monkeypatch, most, at_once, sizes
+):
     part, asked = part_of(random_rows(40, 60, 1), from_rows([[3]] * 40, 30), owned=False), []
     monkeypatch.setattr(blockwise, "BATCH", 7)
     monkeypatch.setattr(blockwise, "MOST_OUTPUTS", most)

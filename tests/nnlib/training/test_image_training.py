@@ -143,7 +143,7 @@ def test_many_are_asked_as_few_are_and_who_is_broken_is_named(monkeypatch):
     whole = CpuEvaluator(network, map_in_turn)
     monkeypatch.setattr(pieces, "ASKED", 500)
     asked = CpuEvaluator(network, map_in_turn)
-    assert asked._at_once == 2
+    assert asked._at_once == asked.at_once == 2
     for found, wanted in (
         (asked.sums(examples, 4), whole.sums(examples, 4)),
         (asked.values(examples, 2), whole.values(examples, 2)),

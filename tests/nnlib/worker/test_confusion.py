@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nnlib.contract import Metric, Role, TrainSettings, result_from_json, result_to_json, trial_from_json
+from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.data.file import write_data
 from nnlib.data.rows import Dense, from_rows
 from nnlib.data.sets import Data, DataSet
@@ -131,6 +132,23 @@ def test_the_final_job_says_it_and_a_trial_does_not(make_trial):
     assert result_from_json(result_to_json(result)) == result
     trial = run(make_trial, role=Role.TUNE, folder="trial")
     assert trial.confusion is None and '"confusion"' not in result_to_json(trial)
+
+
+@pytest.mark.slow
+def test_few_pictures_are_asked_about_at_a_time_so_that_all_threads_have_some(make_trial, monkeypatch):
+    asked, sums = [], CpuEvaluator.sums
+
+    def count(self, examples, output):
+        asked.append(examples.count)
+        return sums(self, examples, output)
+
+    monkeypatch.setattr(CpuEvaluator, "sums", count)
+    run(make_trial)
+    assert asked == [39]
+    asked.clear()
+    monkeypatch.setattr("nnlib.cpu.evaluator.choose_at_once", lambda _: 10)
+    run(make_trial, folder="again")
+    assert asked == [10, 10, 10, 9]
 
 
 LAYERS = NETWORK["Layers"]
