@@ -17,7 +17,7 @@ from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import ONE_THREAD
 from scripts.bench.common.processor import name_processor
 from scripts.bench.convolution.shapes import PARTS, SHAPES, Shape, to_raw
-from scripts.bench.cpu.turns import quiet_rounds
+from scripts.bench.cpu.turns import after_rest, quiet_rounds
 
 BENCH = "convolution"
 LAYOUTS = ("", "channels last")  # of the peer
@@ -38,8 +38,7 @@ class Sizes:
 
 
 QUICK_SHAPES = (replace(SHAPES[9], examples=4), replace(SHAPES[14], examples=4), replace(SHAPES[21], examples=4))
-SOME = tuple(SHAPES[n] for n in (1, 4, 7, 9, 10, 12, 17, 19))
-FULL = Sizes(SHAPES, 5, 200, SOME, SOME[2:6:3] + SOME[7:])
+FULL = Sizes(SHAPES, 5, 200, SHAPES, tuple(SHAPES[n] for n in (7, 12, 19)))
 QUICK = Sizes(QUICK_SHAPES, 3, 20, (), QUICK_SHAPES[:1])
 
 
@@ -107,25 +106,24 @@ class Convolution(Bench[Sizes]):
         for side, layout in zip(sides, layouts, strict=True):
             side.ask(json.dumps({"shape": to_raw(shape), "layout": layout}), ANSWER)
         clock = "cpu" if threads == 1 else "wall"
-        first = {part: [_ask(side, part, 1)["wall"] for side in sides] for part in PARTS}
+        first = {part: [_ask(threads, side, part, 1)["wall"] for side in sides] for part in PARTS}
         times = {part: [max(1, round(1e3 * LONG / ms)) for ms in found] for part, found in first.items()}
 
-        def turn() -> tuple[dict[str, list[float]], float, float]:
-            spent, wall = 0.0, 0.0
+        def turn() -> tuple[dict[str, list[float]], float]:
+            spent = 0.0
             found: dict[str, list[float]] = {}
             for part in PARTS:
-                answers = [_ask(side, part, n) for side, n in zip(sides, times[part], strict=True)]
+                answers = [_ask(threads, side, part, n) for side, n in zip(sides, times[part], strict=True)]
                 spent += sum(answer["cpu"] * n / 1e3 for answer, n in zip(answers, times[part], strict=True))
-                wall += sum(answer["wall"] * n / 1e3 for answer, n in zip(answers, times[part], strict=True))
                 found[part] = [answer[clock] for answer in answers]
             found["all"] = [sum(values) for values in zip(*(found[part] for part in PARTS), strict=True)]
-            return found, spent, wall
+            return found, spent
 
         return quiet_rounds(threads, self.sizes.rounds, turn)
 
 
-def _ask(side: Child, part: str, times: int) -> dict[str, float]:
-    return side.ask(json.dumps({"part": part, "times": times}), ANSWER)
+def _ask(threads: int, side: Child, part: str, times: int) -> dict[str, float]:
+    return after_rest(threads, side, json.dumps({"part": part, "times": times}))
 
 
 def _row(shape: Shape, part: str, threads: int, turns: list[list[float]]) -> Row:

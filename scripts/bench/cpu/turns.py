@@ -13,12 +13,13 @@ from statistics import median
 from typing import TypeVar
 
 from nnlib.util.blas import OPENBLAS
-from scripts.bench.common.child import Child
+from scripts.bench.common.child import Answer, Child
 from scripts.bench.common.environments import torch_python
 from scripts.bench.common.processes import ONE_THREAD, NotMeasuredError
 from scripts.bench.common.workload import MEMORY, STEP, Work
 
 OTHERS = 0.1  # part of the processors' time that other programs may take while wall time is measured
+REST = 0.02  # seconds before each turn on several threads: OpenMP's keep looking for work for 8 ms after their side's
 PATIENCE = 120  # seconds after which busy rounds are no longer tried again
 FEW = 5  # steps and rounds by which the peer's fastest precision is found
 ANSWER = 600.0  # seconds that a side may take to get ready, or for a command
@@ -56,10 +57,9 @@ class Sides:
         threads, steps = self._work.threads, self._work.steps
         clock = "cpu" if threads == 1 else "wall"
 
-        def turn() -> tuple[list[float], float, float]:
-            answers = [side.ask(STEP, ANSWER) for side in self._all]
-            spent, wall = (sum(answer[name] for answer in answers) * steps / 1e3 for name in ("cpu", "wall"))
-            return [answer[clock] for answer in answers], spent, wall
+        def turn() -> tuple[list[float], float]:
+            answers = [after_rest(threads, side, STEP) for side in self._all]
+            return [answer[clock] for answer in answers], sum(answer["cpu"] for answer in answers) * steps / 1e3
 
         ours, *theirs = zip(*quiet_rounds(threads, rounds, turn), strict=True)
         fastest = min(range(len(theirs)), key=lambda n: median(theirs[n]))
@@ -106,8 +106,15 @@ def _threads(work: Work) -> dict[str, str]:
     return dict.fromkeys(ONE_THREAD, str(work.threads))
 
 
-def quiet_rounds(threads: int, rounds: int, measure: Callable[[], tuple[Found, float, float]]) -> list[Found]:
-    """Return what each round gives; `measure` also says for how long it kept processors busy, and its wall time (s).
+def after_rest(threads: int, side: Child, command: str) -> Answer:
+    """Return a side's answer; on several threads it is asked when those of whoever came before sleep."""
+    if threads > 1:
+        time.sleep(REST)
+    return side.ask(command, ANSWER)
+
+
+def quiet_rounds(threads: int, rounds: int, measure: Callable[[], tuple[Found, float]]) -> list[Found]:
+    """Return what each round gives; `measure` also says for how many seconds it kept processors busy.
 
     One thread is measured by its CPU time, which others hardly stretch. More are measured by wall time, and their
     rounds count when the machine has nothing else to do; NotMeasuredError if there are too few of them.
@@ -115,9 +122,9 @@ def quiet_rounds(threads: int, rounds: int, measure: Callable[[], tuple[Found, f
     found: list[Found] = []
     deadline = time.monotonic() + PATIENCE
     while len(found) < rounds:
-        before = busy()
-        turn, spent, wall = measure()
-        if threads == 1 or is_quiet(before, spent, wall):
+        before, began = busy(), time.monotonic()
+        turn, spent = measure()
+        if threads == 1 or is_quiet(before, spent, time.monotonic() - began):
             found.append(turn)
         elif time.monotonic() > deadline:
             raise NotMeasuredError(f"{threads} threads: other programs kept the machine busy")
