@@ -39,7 +39,7 @@ def write_example(name: str, folder: Path, *changes: tuple[str, str]) -> Path:
     assert main(["init", name, str(folder)]) == 0
     study = folder / "study.yaml"
     text = study.read_text()
-    for old, new in (("rounds: 3", "rounds: 1"), ("parallel: 3", "parallel: 2"), *changes):
+    for old, new in (("rounds: 3", "rounds: 1"), ("parallel: 3", "parallel: 1"), *changes):
         assert old in text
         text = text.replace(old, new)
     study.write_text(text)
@@ -87,7 +87,6 @@ def test_the_example_of_a_library_that_goes_with_the_jobs(pool, run_area):
 def test_the_example_that_saves_itself_goes_on_after_an_eviction(pool: Pool, run_area: Path, capsys):
     whole = [
         ("[python,", f"[{TORCH},"),
-        ("parallel: 2", "parallel: 1"),
         ("prune: asha", "prune: none"),
         ("epochs: 60", "epochs: 30"),
     ]

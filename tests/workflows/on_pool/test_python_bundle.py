@@ -17,9 +17,8 @@ from regiondag.condor import versions
 from regiondag.run.layout import NodeName, RunFolder
 from tests.support import several_machines
 from tests.support.several_machines import Lab, until
-from tests.workflows.conftest import STUDY
 from tests.workflows.on_pool.test_eviction import TEXT, place, train_slowly
-from tests.workflows.on_pool.test_study import finish, generate, result_of, submit
+from tests.workflows.on_pool.test_study import SHORT, finish, generate, result_of, submit
 
 pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -94,7 +93,7 @@ def _figures(result: Result) -> tuple[object, ...]:
 
 
 def test_it_reaches_a_machine_once_where_htcondor_knows_how(pool, run_area, capsys):
-    run = generate(run_area, capsys, STUDY.replace(JOB, BUNDLE))
+    run = generate(run_area, capsys, SHORT.replace(JOB, BUNDLE))
     script = run.path / "train.sh"
     look = "stat -c 'shared %n %a %h' python.bundle >&2; echo \"by $python\" >&2\n"
     script.write_text(script.read_text().replace("# HTCondor signals", look + "# HTCondor signals"))
@@ -102,7 +101,7 @@ def test_it_reaches_a_machine_once_where_htcondor_knows_how(pool, run_area, caps
     assert finish(pool, run).exit_code == 0
     once = versions.supports(pool.version, "common_input_catalogs")
     jobs = list(run.path.glob("regions/*/trials/0*/job.err"))
-    assert len(jobs) == 8
+    assert len(jobs) == 4
     for job in jobs:
         text = job.read_text()
         assert re.search(r"^by /.*/python/bin/python3$", text, re.MULTILINE)

@@ -31,7 +31,7 @@ trainer:
     - train.py
     - {url: "s3://HOST/data-of-all/2026/{region}.csv", sha256: SHA256SUMS, name: data.csv}
   metric: {name: auc}
-search: {rounds: 1, parallel: 2, space: {rate: {real: [0.01, 1.0], log: true}}}
+search: {rounds: 1, parallel: 1, space: {rate: {real: [0.01, 1.0], log: true}}}
 job:
   gpus: 0
   cpus: 1

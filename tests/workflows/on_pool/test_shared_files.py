@@ -7,8 +7,7 @@ import re
 import pytest
 
 from regiondag.condor import versions
-from tests.workflows.conftest import STUDY
-from tests.workflows.on_pool.test_study import finish, generate, submit, summary, wait
+from tests.workflows.on_pool.test_study import SHORT, finish, generate, submit, summary, wait
 
 pytestmark = pytest.mark.condor
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.condor
 def test_champions_of_two_regions_with_one_transfer_of_data_each(pool, run_area, capsys):
     if not versions.supports(pool.version, "common_input_catalogs"):
         pytest.skip(f"HTCondor {pool.version} transfers every job's files by themselves")
-    run = generate(run_area, capsys, STUDY)
+    run = generate(run_area, capsys, SHORT)
     script = run.path / "train.sh"
     look = "stat -c 'shared %n %a %h' data.train.nc nnlib-*.pyz >&2\n"
     script.write_text(script.read_text().replace("# HTCondor signals", look + "# HTCondor signals"))
@@ -35,7 +34,7 @@ def test_champions_of_two_regions_with_one_transfer_of_data_each(pool, run_area,
 
 def test_a_file_that_came_corrupt_is_brought_anew(pool, run_area, capsys):
     """The machine keeps what it got for all jobs of the region; the next try of each node brings its own."""
-    run = generate(run_area, capsys, STUDY)
+    run = generate(run_area, capsys, SHORT)
     region = run.region("germany")
     data = region.path / "data.valid.nc"
     whole = data.read_bytes()
