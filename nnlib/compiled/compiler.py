@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from llvmlite import binding
 from llvmlite import ir as ir
+from numba import __version__ as numba_version
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
@@ -106,11 +107,12 @@ def _sources() -> dict[str, bytes]:
 
 
 def _stamp() -> str:
-    """Return a digest of all loops, which is part of the names under which they are kept.
+    """Return a digest of all loops and Numba's version, which is part of the names under which they are kept.
 
-    By itself Numba compiles a loop anew only when its own file changes, not when that of a loop it calls does.
+    By itself Numba compiles a loop anew only when its own file changes, not when that of a loop it calls does, and two
+    versions in turn each throw away, or load halves of, what the other has kept.
     """
-    return hashlib.sha256(b"".join(_sources().values())).hexdigest()[:12]
+    return hashlib.sha256(b"".join([numba_version.encode(), *_sources().values()])).hexdigest()[:12]
 
 
 STAMP = _stamp()

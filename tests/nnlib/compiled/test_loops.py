@@ -22,7 +22,7 @@ from nnlib.optim.hyper import Hyper
 from nnlib.optim.rules import RULES, Pace
 
 pytest.importorskip("numba")
-from nnlib.compiled import loops
+from nnlib.compiled import compiler, loops
 
 BOTH = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 MARGINS = pytest.mark.parametrize("margin", [(1.0, 0.0, 1.0, 1.0), (1.0, 0.1, 1.0, 1.0), (0.9, 0.3, 30.0, 0.5)])
@@ -362,6 +362,13 @@ def test_loops_from_a_zip(tmp_path, kept):
     assert done.stdout.split("\n")[1] == "[0 1 2 2]"
     assert str(tmp_path) in done.stdout
     assert (len(list(caches.rglob("*.nbc"))) == 1) is kept
+
+
+def test_each_version_of_numba_keeps_code_of_its_own(monkeypatch):
+    """It forgets what another one has kept: two environments of one checkout would compile for ever."""
+    monkeypatch.setattr(compiler, "numba_version", "0.68.0.other")
+    assert compiler._stamp() != compiler.STAMP
+    assert loops.to_columns.__qualname__.endswith(compiler.STAMP)
 
 
 @given(arrays(np.float32, (4, 7), elements=st.floats(width=32)))
