@@ -22,7 +22,7 @@ Target = tuple[int, int]  # CUDA's major version, and an architecture: 75 is sm_
 # One architecture of each generation from Volta to Blackwell; another one of the same generation differs little.
 GENERATIONS: list[Target] = [(12, 70), (13, 75), (13, 80), (13, 89), (13, 90), (13, 100), (13, 120)]
 OLDEST = "12.4.127"  # of CUDA 12, the oldest that CuPy's wheels are used with; it knows no Blackwell
-OLDEST_ARCHITECTURES = (75, 80, 86, 89, 90)
+OLDEST_ARCHITECTURES = (75, 80, 89, 90)
 WHEELS = {12: "nvidia-cuda-nvrtc-cu12", 13: "nvidia-cuda-nvrtc"}  # they install into different folders
 FIGURES = re.compile(
     r"Compiling entry function '(\w+)' for 'sm_\d+'.*?(\d+) bytes stack frame, (\d+) bytes spill stores.*?"

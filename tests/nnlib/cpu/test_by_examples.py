@@ -35,6 +35,8 @@ from tests.nnlib.shards import trained as on_ranks
 from tests.nnlib.shards.together import run_ranks
 from tests.nnlib.shards.trained import engine_of, settings_of, sum_in_turn, train
 
+pytestmark = pytest.mark.slow
+
 COUNT = 45  # in batches of 20 the last one has 5: fewer than there are shards
 RANDOM = np.random.default_rng(7)
 SETS = sets_of(
@@ -66,9 +68,14 @@ def test_clipped_and_on_several_threads(backend, threads, clip):
     assert_same(raw=PLAIN, threads=threads, clip=clip, accumulate=1 + (clip > 0))
 
 
+def few(sets, batch):
+    """Two whole batches, and one example beyond them."""
+    return {name: data.take(np.arange(min(2 * batch + 1, COUNT))) for name, data in sets.items()}
+
+
 @pytest.mark.parametrize("batch", [1, 3, 7, 8, 9, 16, 31, 45])
 def test_batches_of_every_size(batch):
-    assert_same(raw=PLAIN, batch=batch)
+    on_ranks.assert_same(raw=PLAIN, sets=few(SETS, batch), parallel="examples", batch=batch)
 
 
 LAYERS = {
@@ -115,10 +122,12 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("compat", ["", "dsstne"])
+@pytest.mark.parametrize(("loops", "compat"), [("numpy", "dsstne"), ("numba", "")])
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_of_every_kind(backend, name, compat):
-    assert_same(raw=LAYERS[name], compat=compat, clip=0.02, optimizer="nesterov", l2=1e-3)
+def test_layers_of_every_kind(use_backend, name, loops, compat):
+    use_backend(loops)
+    settings = {"compat": compat, "clip": 0.02, "optimizer": "nesterov", "l2": 1e-3}
+    assert_near_whole(assert_same(raw=LAYERS[name] | IN_ORDER, **settings), LAYERS[name], **settings)
 
 
 def test_weights_of_examples():
@@ -127,35 +136,42 @@ def test_weights_of_examples():
     assert len(set(found)) == 1 and found[0] != trained(1, PLAIN).sha256
 
 
+def assert_near_whole(found, raw, sets=SETS, rtol=1e-4, **settings):
+    """It is the training of whole batches but for rounding."""
+    whole = train(1, raw | IN_ORDER, sets, parallel="none", **settings)
+    assert found.totals == pytest.approx(whole.totals, rel=1e-5)
+    for (name, array), (_, wanted) in zip(found.network.arrays(), whole.network.arrays(), strict=True):
+        np.testing.assert_allclose(array, wanted, rtol=rtol, atol=1e-5, err_msg=name)
+
+
 def fits(name):
     raw = image_cases.CASES[name]
     return "SparsenessPenalty" not in raw
 
 
-def image_sets(name):
+def image_sets(name, count=COUNT):
     raw = image_cases.CASES[name]
     return raw, sets_of(
-        x=image_cases.pixels(raw["Layers"][0]["N"], COUNT).astype(np.float32),
-        y=image_cases.classes(COUNT, image_cases.WIDTHS.get(name, image_cases.TARGETS)).astype(np.float32),
+        x=image_cases.pixels(raw["Layers"][0]["N"], count).astype(np.float32),
+        y=image_cases.classes(count, image_cases.WIDTHS.get(name, image_cases.TARGETS)).astype(np.float32),
     )
 
 
 @pytest.mark.parametrize("name", [*filter(fits, image_cases.CASES)])
 def test_networks_of_images(name):
-    raw, sets = image_sets(name)
-    settings = {"raw": raw | IN_ORDER, "sets": sets, "clip": 0.5, "optimizer": "momentum"}
-    shards = on_ranks.assert_same(parallel="examples", **settings)
-    whole = train(1, parallel="none", **settings)
-    assert shards.totals == pytest.approx(whole.totals, rel=1e-5)
-    for (_, found), (array, wanted) in zip(shards.network.arrays(), whole.network.arrays(), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5, err_msg=array)
+    """A whole batch and one with less than an example a shard, on one rank and on as many as there are shards."""
+    raw, sets = image_sets(name, 25)
+    settings = {"sets": sets, "clip": 0.5, "optimizer": "momentum", "epochs": 1}
+    found = [train(ranks, raw | IN_ORDER, parallel="examples", **settings) for ranks in (1, 8)]
+    assert found[0].sha256 == found[1].sha256
+    assert_near_whole(found[0], raw, rtol=1e-3, **settings)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 9, 31])
 def test_batches_of_every_size_are_normalized(backend, batch):
     """Shards are of several sizes then, or have no examples, as all of a rank's may."""
     raw, sets = image_sets("residual")
-    for one in ({"raw": LAYERS["normalized"], "sets": SETS}, {"raw": raw, "sets": sets}):
+    for one in ({"raw": LAYERS["normalized"], "sets": few(SETS, batch)}, {"raw": raw, "sets": few(sets, batch)}):
         on_ranks.assert_same(**one, parallel="examples", batch=batch)
 
 
@@ -227,14 +243,12 @@ def test_what_is_frozen_stays_as_it_is():
 
 
 @pytest.mark.parametrize("name", [None, *LAYERS])
-@pytest.mark.parametrize("options", [{}, {"clip": 0.01}, {"clip": 0.01, "accumulate": 2}, {"compat": "dsstne"}])
-def test_it_is_the_training_of_whole_batches_but_for_rounding(name, options):
-    raw = (LAYERS[name] if name else PLAIN) | IN_ORDER
-    whole = train(1, raw, SETS, parallel="none", optimizer="momentum", l2=1e-3, **options)
-    shards = trained(4, raw, optimizer="momentum", l2=1e-3, **options)
-    assert shards.totals == pytest.approx(whole.totals, rel=1e-5)
-    for (_, found), (name, wanted) in zip(shards.network.arrays(), whole.network.arrays(), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+def test_an_update_of_several_batches_is_that_of_whole_ones(name):
+    raw, settings = (
+        LAYERS[name] if name else PLAIN,
+        {"clip": 0.01, "accumulate": 2, "optimizer": "momentum", "l2": 1e-3},
+    )
+    assert_near_whole(trained(4, raw | IN_ORDER, **settings), raw, **settings)
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.05])

@@ -11,7 +11,7 @@ import numpy as np
 from nnlib.shards.collectives import Alone, Collectives, Ranks
 
 T = TypeVar("T")
-PATIENCE = 60  # seconds after which a rank that waits for others fails
+PATIENCE = 240  # seconds after which a rank that waits for others fails: they may compile, with much else beside them
 
 
 class Board:

@@ -30,7 +30,7 @@ from nnlib.optim.rules import RULES
 from nnlib.shards.collectives import Collectives
 from nnlib.shards.tree import RANKS
 from tests.kernels.standin import Cupy, write_kernels
-from tests.nnlib.cpu.test_by_examples import COUNT, IN_ORDER, LAYERS, PLAIN, SETS, ask, fits, image_sets
+from tests.nnlib.cpu.test_by_examples import COUNT, IN_ORDER, LAYERS, PLAIN, SETS, ask, few, fits, image_sets
 from tests.nnlib.gpu.test_parity import TOLERANCE
 from tests.nnlib.image_cases import CASES
 from tests.nnlib.samples import network_of
@@ -95,9 +95,9 @@ def test_clipped(over, accumulate):
 @pytest.mark.parametrize("batch", [1, 3, 7, 9, 31, 45])
 def test_batches_of_every_size(batch):
     """Down to less than an example a shard."""
-    settings = {"raw": PLAIN | IN_ORDER, "batch": batch, "optimizer": "sgd", "epochs": 1}
+    settings = {"raw": PLAIN | IN_ORDER, "sets": few(SETS, batch), "batch": batch, "optimizer": "sgd", "epochs": 1}
     found = assert_same(ranks=(1, 2, 8), **settings)
-    assert_near(found, trained.train(1, sets=SETS, parallel="none", **settings))
+    assert_near(found, trained.train(1, parallel="none", **settings))
 
 
 @pytest.mark.parametrize("compat", ["", "dsstne"])
@@ -124,7 +124,7 @@ def test_weights_of_examples():
 
 @pytest.mark.parametrize("name", [*filter(fits, CASES)])
 def test_networks_of_images(name):
-    raw, sets = image_sets(name)
+    raw, sets = image_sets(name, 25)
     settings = {"raw": raw | IN_ORDER, "sets": sets, "clip": 0.5, "optimizer": "momentum", "epochs": 1}
     assert_near(assert_same(ranks=(1, 8), **settings), trained.train(1, parallel="none", **settings), 1e-5)
 
@@ -133,7 +133,7 @@ def test_networks_of_images(name):
 def test_images_that_are_changed_by_chance(name):
     raw, sets = image_sets(name)
     raw = raw | {"Augmentation": {"Crop": 1, "Flip": True, "Mixup": 0.3}}
-    settings = {"raw": raw, "sets": sets, "optimizer": "momentum"}
+    settings = {"raw": raw, "sets": sets, "optimizer": "momentum", "epochs": 1}
     found = assert_same(**settings)
     assert_near(found, trained.train(1, parallel="examples", **settings), 1e-5)
 
@@ -163,7 +163,7 @@ def test_a_training_of_images_goes_on_with_other_gpus(over):
 def test_batches_of_every_size_are_normalized(batch):
     """Shards are of several sizes then, or have no examples, as all of a GPU's may."""
     raw, sets = image_sets("residual")
-    for one in ({"raw": LAYERS["normalized"], "sets": SETS}, {"raw": raw, "sets": sets}):
+    for one in ({"raw": LAYERS["normalized"], "sets": few(SETS, batch)}, {"raw": raw, "sets": few(sets, batch)}):
         settings = {**one, "batch": batch, "optimizer": "sgd", "epochs": 1}
         found = assert_same(ranks=(1, 2, 8), **settings)
         if batch > 1:  # else the variance is 0, and what is divided by its root is rounding
