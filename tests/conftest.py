@@ -9,9 +9,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 from hypothesis import settings
 
 from nnlib.gpu.runtime import usable
@@ -26,6 +28,8 @@ settings.register_profile("patient", deadline=None)  # a busy machine is no fail
 settings.load_profile("patient")
 
 SLOW = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+MARK = re.compile(r"\bmark\.(\w+)")
+PARTS = frozenset({"boot", "browser", "condor", "gpu", "slow", "source"})  # the marks by which parts of a run choose
 SUITE = os.environ.get("REGIONDAG_TEST_SUITE", "trixie")
 PACKAGES = tuple(os.environ.get("REGIONDAG_TEST_PACKAGES", "").split())
 
@@ -47,9 +51,40 @@ TESTS = Path(__file__).resolve().parent
 RUN_AREAS = (TESTS.parent if is_path(str(TESTS)) else cache_dir()) / ".pytest-runs"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "source: reads our own source alone, so that no version of a library changes it")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what `-m 'not slow'` leaves out: clouds and machines take longer to import than to skip."""
-    return True if "not slow" in config.getoption("markexpr") and is_slow(collection_path) else None
+    """Do not even import what `-m` leaves out: clouds and machines take longer to import than to skip."""
+    chosen = config.getoption("markexpr")
+    left_out = chosen and collection_path.suffix == ".py" and not has_chosen(collection_path, chosen)
+    return True if left_out or ("not slow" in chosen and is_slow(collection_path)) else None
+
+
+def has_chosen(file: Path, chosen: str) -> bool:
+    """Return whether a file may have a test that `-m` chooses, by the marks in its text."""
+    always = {"slow"} if is_slow(file) else set[str]()
+    maybe = [*(marks_of(file) - always).intersection(re.findall(r"\w+", chosen))]
+    expression = Expression.compile(chosen)
+
+    def is_chosen(some: tuple[str, ...]) -> bool:
+        def has(name: str, /, **_: str | int | bool | None) -> bool:
+            return name in always or name in some
+
+        return expression.evaluate(has)
+
+    return any(is_chosen(some) for count in range(len(maybe) + 1) for some in combinations(maybe, count))
+
+
+@cache
+def marks_of(path: Path) -> set[str]:
+    """Return the marks that a file names, or a folder in __init__.py and conftest.py, and those of folders above."""
+    if TESTS not in path.parents:
+        return set()
+    files = (path / "__init__.py", path / "conftest.py") if path.is_dir() else (path,)
+    found = {name for file in files if file.exists() for name in MARK.findall(file.read_text(encoding="utf-8"))}
+    return found | marks_of(path.parent)
 
 
 @cache
@@ -70,6 +105,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+        unseen = PARTS.intersection(mark.name for mark in item.iter_markers()) - marks_of(item.path)
+        if unseen:
+            raise pytest.UsageError(
+                f"{item.nodeid}: marked {', '.join(sorted(unseen))}, and neither its file nor an __init__.py or "
+                "conftest.py above says so: write pytest.mark.NAME there, for parts of a run go by that text"
+            )
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not usable():
         for item in on_gpu:

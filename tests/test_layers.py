@@ -211,6 +211,7 @@ def is_in(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in packages)
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("module", MODULES)
 def test_packages_import_downwards(module):
     package, *inside = module.split(".")
@@ -227,6 +228,7 @@ def test_only_devices_knows_a_device(device):
     assert {name for name in users if not is_in(name, (device,))} == {"nnlib.devices"}
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("package", FOLDERS)
 def test_a_folder_is_seen_at_a_glance(package):
     for folder in {path.parent for path in sources(package)}:
@@ -253,12 +255,14 @@ def test_the_manager_takes_little_of_nnlib_and_nnlib_nothing_of_the_manager():
             }
 
 
+@pytest.mark.source
 @pytest.mark.parametrize(("library", "home"), THIRD_PARTY.items())
 def test_each_library_is_imported_in_one_module(library, home):
     users = [name for name, path in MODULES.items() if library in {one.split(".")[0] for one in imports(path)}]
     assert users == [home]
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("module", [name for name in MODULES if is_in(name, PURE)])
 def test_the_core_is_pure(module):
     tree = ast.parse(MODULES[module].read_text())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.source
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"regiondag": "workflows", "nnlib": "nnlib", "scripts": "scripts", "tests": "tests"}
 FILES = subprocess.run(["git", "ls-files", "tests/*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
