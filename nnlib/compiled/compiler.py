@@ -73,6 +73,11 @@ def has(feature: str) -> bool:
     return bool(binding.get_host_cpu_features().get(feature, False))
 
 
+def is_zen() -> bool:
+    """Return whether this processor is one of AMD's Zen, whose cores have a last cache by groups."""
+    return str(binding.get_host_cpu_name()).startswith("znver")
+
+
 def emit(write: Callable[..., None]) -> Callable[..., None]:
     """Return what compiled loops call with six whole numbers, and whose instructions `write` gives to LLVM.
 

@@ -24,7 +24,7 @@ from nnlib.compiled.replay import (
     replay_rmsprop,
     replay_sgd,
 )
-from nnlib.compiled.rules import adadelta, adagrad, adam, adamw, momentum, nesterov, rmsprop, sgd
+from nnlib.compiled.rules import adadelta, adagrad, adam, adamw, momentum, nesterov, rmsprop, sgd, take_back
 from nnlib.compiled.sparse import (
     gated_below,
     gated_gradient,

@@ -9,10 +9,29 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nnlib.compiled.compiler import compile_loop, compile_within
+from nnlib.compiled.compiler import compile_loop, compile_within, emit, has, is_zen
+from nnlib.compiled.vectors import give_up
 from nnlib.util.arrays import Floats
 
 FLOOR = 1e-9
+LINE = 64  # bytes of a line of the cache
+SHARED = is_zen() and has("clflushopt")  # caches belong to groups of cores, and lines can be taken out of all
+
+
+_drop_line = emit(lambda builder, address, *_: give_up(builder, address))
+
+
+@compile_loop
+def take_back(w: Floats) -> None:
+    """Take weights that other cores have read out of all caches, before they are updated; w has whole rows.
+
+    A line that two groups of cores have can be written once the other group has said that it has not, which takes 50
+    to 100 ns, one line after the other: for 512 KB 430 us. From memory the same comes in 35.
+    """
+    if SHARED:
+        begin = w.ctypes.data // LINE * LINE
+        for address in range(begin, w.ctypes.data + w.size * w.itemsize, LINE):
+            _drop_line(address, 0, 0, 0, 0, 0)
 
 
 @compile_within

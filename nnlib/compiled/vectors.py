@@ -61,6 +61,13 @@ def prefetch(builder: Builder, address: Value, *, to_write: bool = False) -> Non
     builder.call(fetch, [builder.inttoptr(address, ir.PointerType()), INT(int(to_write)), INT(3), INT(1)])
 
 
+def give_up(builder: Builder, address: Value) -> None:
+    """Have the line of an address in no cache, and what was written to it in memory."""
+    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType()])
+    flush = builder.module.declare_intrinsic("llvm.x86.clflushopt", fnty=kind)
+    builder.call(flush, [builder.inttoptr(address, ir.PointerType())])
+
+
 def plus(builder: Builder, address: Value, numbers: int) -> Value:
     """Return the address so many float32 numbers further."""
     return builder.add(address, LONG(4 * numbers)) if numbers else address

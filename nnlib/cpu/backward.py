@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from nnlib.cpu.forward import PIECE, Forward, Values
+from nnlib.compiled.select import LOOPS
+from nnlib.cpu.forward import Forward, Values, cut_weights
 from nnlib.cpu.maps.layers import Belows
 from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.maps.shard_norms import ShardNorms
@@ -26,7 +27,7 @@ from nnlib.ops.limits import limit_norms, sparseness_gradient, sparseness_penalt
 from nnlib.ops.targets import Targets
 from nnlib.spec.types import Edge, LayerKind, LayerType
 from nnlib.util.arrays import Floats
-from nnlib.util.threads import choose_threads, consume
+from nnlib.util.threads import choose_threads, consume, map_in_turn
 
 
 @dataclass(slots=True, eq=False)
@@ -200,16 +201,20 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
         below = products.multiply(factor, products.factor(w, "weights")) if learning else None
         sink.rows(edge.owner, 0, products.multiply(factor.T, values.factors[edge.source]))
     else:
-        factor, inputs = products.factor(delta), values.factors[edge.source]
-
-        def piece(low: int) -> None:
-            high = low + PIECE
-            if below is not None:
-                products.multiply(factor, products.factor(w[low:high], "weights").T, below[:, low:high])
-            sink.rows(edge.owner, low, products.multiply(inputs[:, low:high].T, factor))
-
+        factor, inputs, pieces = products.factor(delta), values.factors[edge.source], cut_weights(x.shape[1])
         each = choose_threads(forward.each, delta.size * x.shape[1])
-        consume(each(piece, range(0, x.shape[1], PIECE)))
+        others_read = each is not map_in_turn
+
+        def piece(number: int) -> None:
+            some = pieces[number]
+            if below is not None:
+                products.multiply(factor, products.factor(w[some], "weights").T, below[:, some])
+            gradient = products.multiply(inputs[:, some].T, factor)
+            if LOOPS is not None and others_read:
+                LOOPS.take_back(w[some])
+            sink.rows(edge.owner, some.start, gradient)
+
+        consume(each(piece, range(len(pieces))))
     sink.bias(edge.number, 0, delta.sum(axis=0))
     return below
 

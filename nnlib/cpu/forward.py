@@ -28,14 +28,26 @@ from nnlib.ops.activations import ROWWISE, activate, apply_dropout, rowwise_sum
 from nnlib.ops.finite import first_broken, require_finite
 from nnlib.shards.collectives import ALONE, Collectives
 from nnlib.shards.cut import Cut, Range
-from nnlib.spec.types import Edge, LayerKind, LayerType
+from nnlib.spec.types import Edge, Layer, LayerKind, LayerType
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, choose_threads, consume, map_in_turn
 
 Matrix = Any  # what an input layer gives: sparse.csr_array, or dense Floats, (b, units)
 Keep = Callable[[int, tuple[int, int]], NDArray[np.bool_]]  # (layer number, shape) -> the units that dropout keeps
 
-PIECE = 256  # rows or columns of a weight matrix that one thread works on
+PIECE = 256  # rows or columns of a weight matrix that one thread works on, at most
+TOGETHER = 16  # of these begin where a vector may
+
+
+def cut_weights(size: int) -> list[slice]:
+    """Return pieces of so many rows or columns, about as large as one another: threads are done at about one time.
+
+    >>> [some.stop - some.start for some in cut_weights(784)]
+    [192, 192, 208, 192]
+    """
+    count, whole = -(-size // PIECE), min(TOGETHER, PIECE)
+    starts = sorted({round(size * n / count / whole) * whole for n in range(count)})
+    return [slice(low, high) for low, high in zip(starts, [*starts[1:], size], strict=True)]
 
 
 @dataclass(slots=True)
@@ -185,9 +197,19 @@ class Forward(Graph):
             z = self.maps.compute(node, values, training)
             if is_simple(node):
                 return z
+        elif self._is_by_pieces(node, values):
+            return self._dense_sums(node.edges[0], values, node.layer)
         else:
             z = self._normalized_sums(node, values, training)
         return self._activate(node, values, z)
+
+    def _is_by_pieces(self, node: Node, values: Values) -> bool:
+        """Whether what a layer gives can be computed some units at a time, the activation with the sums."""
+        return (
+            len(node.edges) == 1
+            and not (node.skips or node.layer.batch_norm or node.error or node.layer.activation in ROWWISE)
+            and not sparse.issparse(values.out[node.edges[0].source])
+        )
 
     def _activate(self, node: Node, values: Values, z: Floats) -> Floats:
         if node.error is not None:
@@ -229,8 +251,7 @@ class Forward(Graph):
             return whole
         z: Floats | None = None
         for edge in node.edges:
-            part = self._product(edge, values)
-            part += self.network.biases[edge.number]
+            part = self._sums_of(edge, values)
             z = part if z is None else np.add(z, part, out=z)
         assert z is not None, "a layer that is computed has a source"
         for skip in node.skips:
@@ -272,20 +293,46 @@ class Forward(Graph):
             z += self.network.biases[edge.number][low : low + out.shape[1]]
         return z
 
-    def _product(self, edge: Edge, values: Values) -> Floats:
-        """Return x W (b, out), or x W^T for weights used transposed; large ones in pieces, on all threads."""
-        x, w, products = values.out[edge.source], self.network.stores[edge.owner], self.products
-        w = w.T if edge.transposed else w
-        is_sparse = sparse.issparse(x)
-        if not is_sparse and w.shape[1] < 2 * PIECE:
-            return products.multiply(values.factors[edge.source], products.factor(w, "weights"))
+    def _sums_of(self, edge: Edge, values: Values) -> Floats:
+        """Return x W + bias (b, out), or x W^T + bias for weights used transposed."""
+        if not sparse.issparse(values.out[edge.source]):
+            return self._dense_sums(edge, values)
+        z = self._sparse_product(edge, values)
+        z += self.network.biases[edge.number]
+        return z
+
+    def _dense_sums(self, edge: Edge, values: Values, layer: Layer | None = None) -> Floats:
+        """Return x W + bias of dense x, or what the units of a `layer` make of it; on all threads."""
+        w, products = self.network.stores[edge.owner], self.products
+        w, bias = w.T if edge.transposed else w, self.network.biases[edge.number]
+        z = np.empty((values.out[edge.source].shape[0], w.shape[1]), w.dtype)
+        pieces = cut_weights(w.shape[1]) if w.shape[1] >= 2 * PIECE else [slice(0, w.shape[1])]
+        each = choose_threads(self.each, z.size * len(w))
+        is_alone = each is map_in_turn
+
+        def finish(some: slice) -> None:
+            with np.errstate(all="ignore"):  # a thread has its own; what is not finite is found in the values
+                found = z[:, some]
+                found += bias[some]
+                if layer is not None:
+                    activate(layer, found)
+
+        def columns(number: int) -> None:
+            some = pieces[number]
+            products.multiply(values.factors[edge.source], products.factor(w[:, some], "weights"), z[:, some])
+            if not is_alone:
+                finish(some)
+
+        consume(each(columns, range(len(pieces))))
+        if is_alone:  # NumPy is faster with whole rows
+            finish(slice(None))
+        return z
+
+    def _sparse_product(self, edge: Edge, values: Values) -> Floats:
+        """Return x W (b, out) of sparse x, or x W^T for weights used transposed, on all threads."""
+        x, w = values.out[edge.source], self.network.stores[edge.owner]
+        w, part = w.T if edge.transposed else w, self._wide_inputs.get(edge.source)
         z = np.empty((x.shape[0], w.shape[1]), w.dtype)
-
-        def columns(low: int) -> None:
-            piece = products.factor(w[:, low : low + PIECE], "weights")
-            products.multiply(values.factors[edge.source], piece, z[:, low : low + PIECE])
-
-        part = self._wide_inputs.get(edge.source)
 
         def examples(low: int) -> None:
             if part is None:
@@ -293,13 +340,8 @@ class Forward(Graph):
             else:
                 add_shards(x, w, len(part.own), z[low : low + EXAMPLES], low)
 
-        if is_sparse:
-            each = choose_threads(self.each, x.nnz * w.shape[1])
-            consume(each(examples, range(0, len(z), EXAMPLES)))
-            z = z if part is None else self.together.sum_ranks(z)
-        else:
-            consume(choose_threads(self.each, z.size * len(w))(columns, range(0, w.shape[1], PIECE)))
-        return z
+        consume(choose_threads(self.each, x.nnz * w.shape[1])(examples, range(0, len(z), EXAMPLES)))
+        return z if part is None else self.together.sum_ranks(z)
 
     def output_sums(self, inputs: Mapping[int, Matrix], layer: int) -> Floats:
         """Return z (b, units) of an output layer, as in prediction; of one that is cut, the units of this rank.

@@ -1,16 +1,20 @@
-"""What a step in bfloat16 is made of, on one thread, in a process of its own: milliseconds as JSON."""
+"""What a step in bfloat16 is made of, on one thread or on two, in a process of its own: milliseconds as JSON.
+
+A part is what the threads spend on it by their own clocks, together.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from nnlib.util.threads import map_in_turn, take_over_blas
+from nnlib.util.threads import take_over_blas, workers
 
 take_over_blas()  # before NumPy
 
@@ -25,21 +29,28 @@ from scripts.bench.cpu.ours import training  # noqa: E402
 
 PEAK = (256, 512, 512)  # a product whose factors stay in a core's cache
 TRIES = 20
+SECOND = "of these by the second thread"
+
+Spent = defaultdict[str, list[float]]  # seconds of each call, by part
 
 
 def main() -> None:
     """Print the parts of the work named on the command line."""
     work = Work(**json.loads(sys.argv[1]))
-    step, _ = training(work, map_in_turn)
-    for _ in range(work.warm):
-        step()
-    print(json.dumps({"a step": _fastest(step, work.steps), **_parts(step, work), "the floor": _floor(work)}))
+    with workers(work.threads) as each:
+        step, _ = training(work, each)
+        for _ in range(work.warm):
+            step()
+        clock = time.thread_time if work.threads == 1 else time.perf_counter
+        whole = _fastest(step, work.steps, clock)
+        parts = _parts(step, work)
+    print(json.dumps({"a step": whole, **parts, "the floor": _floor(work)}))
 
 
 def _parts(step: Callable[[], float], work: Work) -> dict[str, float]:
     """Return the milliseconds of each part in the fastest of some rounds."""
     loops: Any = LOOPS  # there are some: who starts this has looked
-    spent = Counter[str]()
+    spent: Spent = defaultdict(list)
     for owner, names, part in (
         (loops.bf16, ("multiply_pairs",), "products"),
         (loops.bf16, ("round_rows", "pair_rows", "pair_columns"), "factors rounded and laid out"),
@@ -53,11 +64,12 @@ def _parts(step: Callable[[], float], work: Work) -> dict[str, float]:
         spent.clear()
         for _ in range(work.steps):
             step()
-        rounds.append({part: 1e3 * seconds / work.steps for part, seconds in spent.items()})
-    return min(rounds, key=lambda found: sum(found.values()))
+        rounds.append({part: 1e3 * sum(seconds) / work.steps for part, seconds in spent.items()})
+    found = min(rounds, key=lambda found: sum(found.values()))
+    return {name: found[name] for name in sorted(found, key=lambda name: name == SECOND)}
 
 
-def _watch(owner: Any, name: str, part: str, spent: Counter[str]) -> None:
+def _watch(owner: Any, name: str, part: str, spent: Spent) -> None:
     watched = getattr(owner, name)
 
     def timed(*arguments: Any) -> Any:
@@ -65,7 +77,10 @@ def _watch(owner: Any, name: str, part: str, spent: Counter[str]) -> None:
         try:
             return watched(*arguments)
         finally:
-            spent[part] += time.thread_time() - begun  # type: ignore[assignment]
+            seconds = time.thread_time() - begun
+            spent[part].append(seconds)  # of either thread: to append is one instruction
+            if threading.current_thread() is not threading.main_thread():
+                spent[SECOND].append(seconds)
 
     setattr(owner, name, timed)
 
@@ -75,20 +90,20 @@ def _floor(work: Work) -> float:
     n, k, m = PEAK
     a, b = (Paired().factor(np.ones(shape, np.float32)) for shape in ((n, k), (k, m)))
     out = np.empty((n, m), np.float32)
-    each = _fastest(lambda: Paired().multiply(a, b, out), work.steps)
+    each = _fastest(lambda: Paired().multiply(a, b, out), work.steps, time.thread_time)
     sizes = [below * above for below, above in pairwise(widths(work))]
     products = 3 * sum(sizes) - sizes[0]  # nothing lies below the first layer
     return each * work.batch * products / (n * k * m)
 
 
-def _fastest(act: Callable[[], object], steps: int) -> float:
-    """Return the milliseconds of a call in the fastest of some rounds, of the thread's own time."""
+def _fastest(act: Callable[[], object], steps: int, clock: Callable[[], float]) -> float:
+    """Return the milliseconds of a call in the fastest of some rounds, by a clock."""
     found = []
     for _ in range(TRIES):
-        begun = time.thread_time()
+        begun = clock()
         for _ in range(steps):
             act()
-        found.append(1e3 * (time.thread_time() - begun) / steps)
+        found.append(1e3 * (clock() - begun) / steps)
     return min(found)
 
 

@@ -2,6 +2,7 @@
 
 python -m scripts.bench.cpu.precisions
 python -m scripts.bench.cpu.precisions --only one_adam       # on one thread, which a busy machine disturbs little
+chrt -f 50 python -m scripts.bench.cpu.precisions            # by root, on a busy one: others wait
 
 Each processor's results have a file of their own, in which runs of some rows put theirs.
 """

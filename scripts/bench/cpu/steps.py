@@ -57,21 +57,22 @@ class Steps(Bench[Sizes]):
     """The rows."""
 
     def parts(self) -> Iterator[Row]:
-        """What a step is made of, by the thread's own time."""
+        """What a step is made of, by the threads' own time: on one, and on two beside it."""
         why = "compiled products of bfloat16 are for processors without AMX" if has_amx() else obstacle()
         if why:
             raise NotMeasuredError(why)
         work = replace(self.sizes.parts, precision="bf16")
-        words = module("cpu.parts", work.arguments())
-        done = subprocess.run(words, env=environment(ONE_THREAD), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NotMeasuredError(done.stderr[-500:])
-        found = json.loads(done.stdout)
+        found, name = _parts(work), f"{_name(work)}, bf16"
         whole, floor = found.pop("a step"), found.pop("the floor")
         found["the rest: activations, output layer, Python"] = whole - sum(found.values())
-        yield Row(f"{_name(work)}, bf16, 1 thread: a step (peer: its products at the fastest)", whole, floor, "ms")
+        yield Row(f"{name}, 1 thread: a step (peer: its products at the fastest)", whole, floor, "ms")
         for part, spent in found.items():
-            yield Row(f"{_name(work)}, bf16, 1 thread: {part}", spent, None, "ms")
+            yield Row(f"{name}, 1 thread: {part}", spent, None, "ms")
+        both = _parts(replace(work, threads=2))
+        yield Row(f"{name}, 2 threads, wall time: a step (peer: 1 thread)", both.pop("a step"), whole, "ms")
+        del both["the floor"]
+        for part, spent in both.items():
+            yield Row(f"{name}, 2 threads together: {part} (peer: 1 thread)", spent, found.get(part), "ms")
 
     def small(self) -> Iterator[Row]:
         """A network whose products are all too small for a second thread."""
@@ -96,6 +97,16 @@ class Steps(Bench[Sizes]):
             faster, alone = (min(found) for found in zip(*rounds, strict=True))
             name = f"{_name(work)}, {precision}: 2 threads (peer: 1 thread)"
             yield Row(name, faster, alone, "ms", NOT_SLOWER, goal_is_ratio=True)
+
+
+def _parts(work: Work) -> dict[str, float]:
+    """Return the milliseconds of a step, of its parts, and of its products at the fastest."""
+    env = environment(dict.fromkeys(ONE_THREAD, str(work.threads)))
+    words = module("cpu.parts", work.arguments())
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotMeasuredError(done.stderr[-500:])
+    return {name: float(spent) for name, spent in json.loads(done.stdout).items()}
 
 
 def _side(work: Work) -> Child:

@@ -378,3 +378,16 @@ def test_rounding_to_bfloat16(x):
         found = np.empty(part.shape, np.uint16)
         loops.to_bf16(numbers, 7, found)
         np.testing.assert_array_equal(found, to_bf16(part))
+
+
+@BOTH
+@pytest.mark.parametrize("low", [0, 1, 5])
+def test_weights_taken_back_are_what_they_were(dtype, low):
+    """Wherever lines of the cache begin and end, and what was just written among them."""
+    numbers = np.arange(7000, dtype=dtype)
+    rows = numbers[low : low + 6000].reshape(60, 100)
+    rows[30:] += 1
+    loops.take_back(rows[20:50])
+    expected = np.arange(7000)
+    expected[low + 3000 : low + 6000] += 1
+    assert np.array_equal(numbers, expected)

@@ -5,11 +5,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from nnlib.cpu import forward as forward_module
 from nnlib.cpu.backend import Cpu
-from nnlib.cpu.forward import Forward
+from nnlib.cpu.forward import Forward, cut_weights
 from nnlib.cpu.output import sum_errors
 from nnlib.model.examples import examples_of
-from nnlib.spec.types import LayerKind
+from nnlib.ops.activations import ROWWISE
+from nnlib.spec.types import Activation, LayerKind
 from tests.nnlib.samples import batch_of, network_of, random_matrix, sets_of
 
 COUNT = 11
@@ -46,3 +48,31 @@ def test_no_value_is_forgotten_that_a_layer_still_reads(name):
                 assert np.array_equal(forward.activations(batch.inputs, n), kept.out[n])
         loss = Cpu().evaluator(network).mean_loss(examples_of(network.spec, SETS, "d"))
         assert loss == pytest.approx(sum_errors(forward, kept, batch.targets) / COUNT, rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 511, 512, 600, 784, 1000, 1024, 4097])
+def test_pieces_of_weights_are_about_as_large_as_one_another(size):
+    pieces = cut_weights(size)
+    assert [n for some in pieces for n in range(size)[some]] == list(range(size))
+    sizes = [some.stop - some.start for some in pieces]
+    assert max(sizes) <= size / len(sizes) + 16
+    assert all(some.start % 16 == 0 for some in pieces)
+
+
+@pytest.mark.parametrize("activation", [kind for kind in Activation if kind not in ROWWISE])
+@pytest.mark.parametrize("extra", [{}, {"Skip": "S"}, {"BatchNormalization": True}])
+def test_units_computed_piece_by_piece_have_the_bits_of_whole_layers(monkeypatch, activation, extra):
+    """Several threads compute what units make of their sums piece by piece, one thread does so at the end."""
+    monkeypatch.setattr(forward_module, "PIECE", 4)
+    hidden = H | {"N": 70, "Activation": activation.value} | extra
+    layers = [INPUT, S | {"N": 70}, hidden, OUTPUT | {"Source": "H"}]
+    network = network_of({"Layers": layers}, SETS)
+    batch, pieces = batch_of(network, SETS), []
+
+    def each(function, items):
+        pieces.append(len(items))
+        return [function(item) for item in reversed(items)][::-1]
+
+    whole, cut = (Forward(network, *way).run(batch.inputs).out[2] for way in ((), (each,)))
+    assert np.array_equal(whole, cut)
+    assert max(pieces) > 10, "the layer was computed in pieces"

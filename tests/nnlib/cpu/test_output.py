@@ -70,7 +70,7 @@ CUTS = [
     [(net, "BLOCK", 1), (output, "LANES", 3)],
     [(net, "BLOCK", 7), (output, "LANES", 1), (output, "KEPT", 0)],
     [(sparse_products, "SHARE", 5), (forward, "EXAMPLES", 3)],
-    [(forward, "PIECE", 8), (backward, "PIECE", 8)],
+    [(forward, "PIECE", 8)],
 ]
 
 

@@ -61,7 +61,6 @@ def small_pieces(monkeypatch):
         (sparse_products, "SHARE", 5),
         (forward, "EXAMPLES", 5),
         (forward, "PIECE", 4),
-        (backward, "PIECE", 4),
         (optimizer, "SHARE", 7),
     ):
         monkeypatch.setattr(module, name, size)
