@@ -12,6 +12,7 @@ from hypothesis import settings
 from nnlib.data.file import write_data
 from nnlib.data.rows import from_rows
 from nnlib.data.sets import Data, DataSet
+from nnlib.util.files import locked
 from regiondag.node import brought, post
 from regiondag.run.layout import RegionFolder, RunFolder
 
@@ -66,11 +67,17 @@ def played_models() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """Return a run whose trials and final training were trained; nobody may change it."""
+def trained(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> RunFolder:
+    """Return a run whose trials and final training were trained, once for all processes; nobody may change it."""
     from tests.workflows.trained import trained_run  # which takes the study from here
 
-    return trained_run(tmp_path_factory.mktemp("trained"))
+    own = tmp_path_factory.getbasetemp()
+    folder = own.parent if hasattr(request.config, "workerinput") else own  # of pytest-xdist
+    made = folder / "trained.path"
+    with locked(folder / "trained.lock"):
+        if not made.exists():
+            made.write_text(str(trained_run(folder / "trained").path))
+    return RunFolder(Path(made.read_text()))
 
 
 def write_region(folder: Path, stem: str, users: int = 8, names: Sequence[str] = ()) -> None:

@@ -11,6 +11,7 @@ import pytest
 import regiondag
 from regiondag.errors import RegiondagError
 from tests.support.made_up_run import Shape, write_run
+from tests.workflows.conftest import STUDY
 from tests.workflows.trained import trained_run
 
 
@@ -47,7 +48,8 @@ def test_no_champion_is_told(run):
 
 
 def test_the_champion_of_a_trained_run(tmp_path):
-    run = regiondag.Run(trained_run(tmp_path))
+    text = STUDY.replace("rounds: 2\n  parallel: 2", "rounds: 1\n  parallel: 1")
+    run = regiondag.Run(trained_run(tmp_path, text, 1))
     champion = run.champion("Germany")
     assert champion.run == run.name and champion.region == "Germany"
     assert champion.metrics == champion.facts["test"] and champion.metrics
