@@ -15,9 +15,9 @@ from scipy import sparse
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.forward import Forward, Values, cut_weights
+from nnlib.cpu.maps.by_shard import by_shard, weight_gradient
 from nnlib.cpu.maps.layers import Belows
 from nnlib.cpu.maps.pieces import by_examples
-from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.output import blocked_error, whole_error
 from nnlib.cpu.sink import Sink
 from nnlib.model.graph import Node
@@ -31,13 +31,13 @@ from nnlib.util.threads import choose_threads, consume, map_in_turn
 
 
 @dataclass(slots=True, eq=False)
-class Way:
-    """The way back of a batch, or of a shard of one, that went forward: where it is, and the error so far."""
+class _Way:
+    """The way back of a batch that went forward: where it is."""
 
     values: Values
-    targets: Mapping[int, Targets]
+    targets: Sequence[Mapping[int, Targets]]  # of each of the `values.parts`
     sink: Sink
-    error: float = 0.0  # summed over the examples
+    errors: list[float]  # of each, summed over its examples, so far
     deltas: dict[int, Floats] = field(default_factory=dict)  # dLoss/d(what the next layers see), by layer
 
 
@@ -46,38 +46,26 @@ def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], s
 
     The error of layers that are cut goes to `values.errors`, by shard.
     """
-    way = Way(values, targets, sink)
+    return backward_shards(forward, values, [targets], sink)[0]
+
+
+def backward_shards(
+    forward: Forward, values: Values, targets: Sequence[Mapping[int, Targets]], sink: Sink
+) -> list[float]:
+    """As `backward`, of a batch that is cut: return the error of each of the `values.parts`, which have `targets`.
+
+    Where a batch is normalized all ranks have to do it at once.
+    """
+    way = _Way(values, targets, sink, [0.0] * len(targets))
     for node in reversed(forward.nodes):
         delta = _delta(forward, node, way)
         if delta is not None:
             delta = _norm_backward(forward, node, values, _limited(forward, node, values, delta), sink)
             _give(forward, node, way, delta)
-    return way.error
+    return way.errors
 
 
-def backward_shards(forward: Forward, ways: Sequence[Way], norms: ShardNorms) -> None:
-    """As `backward`, of shards of a batch: each layer of all of them. All ranks have to do it at once."""
-    for node in reversed(forward.nodes):
-        found = [_delta(forward, node, way) for way in ways]
-        deltas = [
-            _limited(forward, node, way.values, delta)
-            for way, delta in zip(ways, found, strict=True)
-            if delta is not None
-        ]
-        if node.number in forward.normalized & forward.live:
-            normed, norm = [way.values.normed[node.number] for way in ways], forward.network.norms[node.number]
-            sinks = [way.sink for way in ways]
-            deltas = norms.backward(node, norm, normed, deltas, sinks)
-        else:
-            deltas = [
-                _norm_backward(forward, node, way.values, delta, way.sink)
-                for way, delta in zip(ways, deltas, strict=False)
-            ]
-        for way, delta in zip(ways, deltas, strict=False):
-            _give(forward, node, way, delta)
-
-
-def _delta(forward: Forward, node: Node, way: Way) -> Floats | None:
+def _delta(forward: Forward, node: Node, way: _Way) -> Floats | None:
     """Return dLoss/d(sums after batch normalization) of a layer; None where nothing is to be done with it.
 
     That is so of inputs, where no output layer depends on it, and where nothing learns from here on; a blocked layer is
@@ -86,10 +74,10 @@ def _delta(forward: Forward, node: Node, way: Way) -> Floats | None:
     if node.layer.kind is LayerKind.INPUT:
         return None
     learns, values = node.number in forward.learning, way.values
+    targets = [some[node.number] for some in way.targets if node.error is not None]
     if node.blocked:
-        sink = way.sink if learns else None
-        error, belows = blocked_error(forward, node, values, way.targets[node.number], sink)
-        way.error += error
+        errors, belows = blocked_error(forward, node, values, targets, way.sink if learns else None)
+        way.errors = [sum(pair) for pair in zip(way.errors, errors, strict=True)]
         for layer, below in belows.items():
             _add(forward, way, layer, below)
         return None
@@ -97,21 +85,22 @@ def _delta(forward: Forward, node: Node, way: Way) -> Floats | None:
     if delta is not None:
         delta = _through_layer(forward, node, values, delta)
     if node.error is not None:
-        error, own = whole_error(node, values, way.targets[node.number])
-        way.error += error
+        found = [whole_error(node, part, some) for part, some in zip(values.parts(), targets, strict=True)]
+        way.errors = [before + error for before, (error, _) in zip(way.errors, found, strict=True)]
+        own = found[0][1] if len(found) == 1 else np.concatenate([one for _, one in found])
         own /= values.mean_over or len(own)
         delta = own if delta is None else delta + own
     return delta if learns else None
 
 
-def _give(forward: Forward, node: Node, way: Way, delta: Floats) -> None:
+def _give(forward: Forward, node: Node, way: _Way, delta: Floats) -> None:
     """Give the gradients of a layer, from dLoss/d(its sums), and the layers before it their part."""
     skipped = [(skip, delta.copy()) for skip in node.skips if skip in forward.learning]
     for layer, below in (*_belows(forward, node, way.values, delta, way.sink), *skipped):
         _add(forward, way, layer, below)
 
 
-def _add(forward: Forward, way: Way, layer: int, delta: Floats) -> None:
+def _add(forward: Forward, way: _Way, layer: int, delta: Floats) -> None:
     known = way.deltas.get(layer)
     if known is None:
         way.deltas[layer] = delta
@@ -163,6 +152,8 @@ def _norm_backward(forward: Forward, node: Node, values: Values, delta: Floats, 
         return forward.maps.norm_backward(node, values, delta, sink)
     if fixed:
         return batch_norm.inference_backward(norm, delta)
+    if values.norms is not None:
+        return values.norms.backward(node, norm, values.normed[node.number], delta, sink)
     below, scale_gradient, bias_gradient = batch_norm.backward(norm, values.normed[node.number], delta)
     sink.norm(node.number, scale_gradient, bias_gradient)
     return below
@@ -183,11 +174,12 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
     below = np.empty((len(delta), x.shape[1]), delta.dtype) if learning else None
     if edge.owner in forward.network.locked:
         if below is not None:
-            products.multiply(products.factor(delta), products.factor(w if edge.transposed else w.T, "weights"), below)
+            weights = products.factor(w if edge.transposed else w.T, "weights")
+            forward.multiply(values, products.factor(delta), weights, below)
         return below
     if sparse.issparse(x):
         if edge.transposed:
-            sink.rows(edge.owner, 0, np.ascontiguousarray((x.T @ delta).T))
+            sink.rows(edge.number, 0, np.ascontiguousarray((x.T @ delta).T))
         else:
             touched = values.touched_by(edge.source)
 
@@ -198,24 +190,25 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
             consume(choose_threads(forward.each, x.nnz * w.shape[1])(share, touched.shares))
     elif edge.transposed:
         factor = products.factor(delta)
-        below = products.multiply(factor, products.factor(w, "weights")) if learning else None
-        sink.rows(edge.owner, 0, products.multiply(factor.T, values.factors[edge.source]))
+        below = forward.multiply(values, factor, products.factor(w, "weights")) if learning else None
+        gradient = weight_gradient(products, factor, values.factors[edge.source], values.shards, w.dtype)
+        sink.rows(edge.number, 0, gradient)
     else:
         factor, inputs, pieces = products.factor(delta), values.factors[edge.source], cut_weights(x.shape[1])
         each = choose_threads(forward.each, delta.size * x.shape[1])
-        others_read = each is not map_in_turn
+        others_read = each is not map_in_turn and not values.shards  # whose update comes when all is known
 
         def piece(number: int) -> None:
             some = pieces[number]
             if below is not None:
-                products.multiply(factor, products.factor(w[some], "weights").T, below[:, some])
-            gradient = products.multiply(inputs[:, some].T, factor)
+                forward.multiply(values, factor, products.factor(w[some], "weights").T, below[:, some])
+            gradient = weight_gradient(products, inputs[:, some], factor, values.shards, w.dtype)
             if LOOPS is not None and others_read:
                 LOOPS.take_back(w[some])
-            sink.rows(edge.owner, some.start, gradient)
+            sink.rows(edge.number, some.start, gradient)
 
         consume(each(piece, range(len(pieces))))
-    sink.bias(edge.number, 0, delta.sum(axis=0))
+    sink.bias(edge.number, 0, by_shard(lambda some: delta[some].sum(axis=0), values.shards))
     return below
 
 

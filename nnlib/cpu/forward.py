@@ -7,7 +7,7 @@ wherever it can be (see `network.is_blocked`), so that there is no dense target 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,9 @@ def cut_weights(size: int) -> list[slice]:
 class Values:
     """What a forward pass found, by the number of the layer."""
 
-    mean_over: int = 0  # examples that the mean error is over; 0: these, which are no shard of others
+    mean_over: int = 0  # examples that the mean error is over; 0: these, which are no shards of others
+    shards: tuple[slice, ...] = ()  # examples of each own shard of a batch that is cut; the first ones have some
+    norms: ShardNorms | None = None  # what normalizes a batch that is cut
     out: dict[int, Matrix] = field(default_factory=dict)  # what the next layers see, after dropout
     factors: dict[int, Factor] = field(default_factory=dict)  # the dense ones of these that are multiplied
     sums: dict[int, Floats] = field(default_factory=dict)  # z of output layers that are not blocked
@@ -68,6 +70,21 @@ class Values:
     def active(self, layer: int) -> Floats:
         """Return what a layer that is not an input gave, before dropout."""
         return self.before_dropout[layer] if layer in self.before_dropout else np.asarray(self.out[layer])
+
+    @property
+    def full(self) -> tuple[slice, ...]:
+        """The shards that have examples."""
+        return tuple(some for some in self.shards if some.start < some.stop)
+
+    def parts(self) -> list[Values]:
+        """Return what was found of each of these, but of its normalization; of a batch that is not cut all in one."""
+        return [self._part(some) for some in self.full] or [self]
+
+    def _part(self, some: slice) -> Values:
+        found = Values(self.mean_over)
+        for name in ("out", "factors", "sums", "keep"):
+            setattr(found, name, {layer: array[some] for layer, array in getattr(self, name).items()})
+        return found
 
     def touched_by(self, layer: int) -> Touched:
         """Return the units of a sparse input that occur in the batch."""
@@ -124,38 +141,6 @@ class Forward(Graph):
                     values.out.pop(layer, None)
                     values.factors.pop(layer, None)
         return values
-
-    def run_shards(self, shards: Sequence[tuple[Mapping[int, Matrix], Keep]], norms: ShardNorms) -> list[Values]:
-        """As `run` in training, of shards of a batch: each layer of all of them, one shard after the other.
-
-        All ranks have to do it at once.
-        """
-        found = [Values(mean_over=norms.examples) for _ in shards]
-        for node in self.nodes:
-            if node.blocked:
-                continue
-            if node.layer.kind is LayerKind.INPUT:
-                given = [inputs[node.number] for inputs, _ in shards]
-            elif node.number in self.normalized:
-                given = self._normalize_shards(node, found, norms)
-            else:
-                given = [self._compute(node, values, True) for values in found]
-            for a, values, (_, keep) in zip(given, found, shards, strict=True):
-                self._put(node, values, a, keep)
-        return found
-
-    def _normalize_shards(self, node: Node, found: Sequence[Values], norms: ShardNorms) -> list[Floats]:
-        """Return what a layer gives of each shard whose sums are normalized over the whole batch."""
-        is_plain = node.layer.type is LayerType.FULLY_CONNECTED
-        sums = [self.sums(node, values) if is_plain else self.maps.sums(node, values) for values in found]
-        normed = norms.forward(node, self.network.norms[node.number], sums)
-        for values, (one, _) in zip(found, normed, strict=True):
-            values.normed[node.number] = one
-        if not is_plain and is_simple(node):
-            for _, z in normed:
-                self.maps.activate(node, z)
-            return [z for _, z in normed]
-        return [self._activate(node, values, z) for values, (_, z) in zip(found, normed, strict=True)]
 
     def _put(self, node: Node, values: Values, a: Matrix, keep: Keep | None) -> None:
         """Let the next layers see what a layer gives."""
@@ -223,7 +208,8 @@ class Forward(Graph):
         if node.layer.batch_norm:
             norm = self.network.norms[node.number]
             if training and node.number in self.normalized:
-                values.normed[node.number], z = batch_norm.forward(norm, z)
+                together = values.norms.forward(node, norm, z) if values.norms else batch_norm.forward(norm, z)
+                values.normed[node.number], z = together
             else:
                 z = batch_norm.inference(norm, z)
         return z
@@ -293,6 +279,15 @@ class Forward(Graph):
             z += self.network.biases[edge.number][low : low + out.shape[1]]
         return z
 
+    def multiply(self, values: Values, a: Factor, b: Factor, out: Floats | None = None) -> Floats:
+        """Return a (examples, k) times b (k, m), in `out` if there is one: a shard has the bits that it has alone."""
+        if not values.shards or self.products.by_row:
+            return self.products.multiply(a, b, out)
+        out = np.empty((a.shape[0], b.shape[1]), self.network.dtype) if out is None else out
+        for some in values.full:
+            self.products.multiply(a[some], b, out[some])
+        return out
+
     def _sums_of(self, edge: Edge, values: Values) -> Floats:
         """Return x W + bias (b, out), or x W^T + bias for weights used transposed."""
         if not sparse.issparse(values.out[edge.source]):
@@ -319,7 +314,7 @@ class Forward(Graph):
 
         def columns(number: int) -> None:
             some = pieces[number]
-            products.multiply(values.factors[edge.source], products.factor(w[:, some], "weights"), z[:, some])
+            self.multiply(values, values.factors[edge.source], products.factor(w[:, some], "weights"), z[:, some])
             if not is_alone:
                 finish(some)
 

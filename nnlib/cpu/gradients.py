@@ -42,9 +42,9 @@ class Gradients:
     def _part(self, gradient: Floats) -> Floats:
         return gradient if self._share == 1 else gradient * gradient.dtype.type(self._share)
 
-    def rows(self, owner: int, low: int, gradient: Floats) -> None:
-        """Add the gradient of the rows of a store from `low`."""
-        self._of(owner)[low : low + len(gradient)] += self._part(gradient)
+    def rows(self, edge: int, low: int, gradient: Floats) -> None:
+        """Add the gradient of the rows of an edge's store from `low`."""
+        self._of(self._network.spec.edges[edge].owner)[low : low + len(gradient)] += self._part(gradient)
 
     def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
         """Add the gradient of some rows of the table that starts at `low`."""

@@ -56,6 +56,8 @@ def find() -> Library | None:
 class Mkl:
     """See `products.Products`; factors are bfloat16 numbers as uint16."""
 
+    by_row = False  # oneMKL promises nothing
+
     def __init__(self) -> None:
         library = find()
         assert library is not None, "who asks for it has looked"

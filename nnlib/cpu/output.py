@@ -7,7 +7,7 @@ block, its delta is sparse, and so are the products with it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy import sparse
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.forward import Forward, Values
+from nnlib.cpu.maps.by_shard import PartSums
 from nnlib.cpu.products import Factor
 from nnlib.cpu.scratch import SCRATCH
 from nnlib.cpu.sink import Sink
@@ -40,7 +41,8 @@ def sum_errors(forward: Forward, values: Values, targets: Mapping[int, Targets])
     total = 0.0
     for node in forward.outputs:
         if node.blocked:
-            total += blocked_error(forward, node, values, targets[node.number], None)[0]
+            [error], _ = blocked_error(forward, node, values, [targets[node.number]], None)
+            total += error
         else:
             total += whole_error(node, values, targets[node.number])[0]
     return total
@@ -60,30 +62,38 @@ def whole_error(node: Node, values: Values, targets: Targets) -> tuple[float, Fl
 
 
 def blocked_error(
-    forward: Forward, node: Node, values: Values, targets: Targets, sink: Sink | None
-) -> tuple[float, Belows]:
+    forward: Forward, node: Node, values: Values, targets: Sequence[Targets], sink: Sink | None
+) -> tuple[list[float], Belows]:
     """Return the error of a blocked output layer, summed, and dLoss/d(its sources) of the mean error.
 
-    The gradients of its weights and biases go to `sink`; without one, there is only the error. That of a layer which
-    is cut goes to `values.errors`, by shard.
+    Both are of the `values.parts`, which have these targets: an error each, and rows behind those of the one before.
+    The gradients of its weights and biases go to `sink`; without one, there are only errors. That of a layer which is
+    cut goes to `values.errors`, by shard.
     """
-    layer, part = _Layer(forward, node, values, targets, sink), forward.part(node)
+    parts, part = values.parts(), forward.part(node)
+    sink = PartSums(sink, len(values.shards), len(parts)) if sink is not None and values.shards else sink
+    layers = [_Layer(forward, node, *one, sink) for one in zip(parts, targets, strict=True)]
     starts = list(range(0, node.units, forward.width(node)))
 
-    def lane(blocks: list[int]) -> tuple[float, Belows]:
-        belows = {source: np.zeros_like(values.out[source]) for source in layer.below}
+    def lane(blocks: list[int]) -> tuple[list[float], Belows]:
+        belows = {source: np.zeros_like(values.out[source]) for source in layers[0].below}
+        places = values.full or (slice(None),)
+        mine = [{source: below[some] for source, below in belows.items()} for some in places]
         with np.errstate(all="ignore"):  # a thread has its own; what is not finite is found in the sums
-            return sum(layer.block(low, belows) for low in blocks), belows
+            found = [[layer.block(low, own) for layer, own in zip(layers, mine, strict=True)] for low in blocks]
+        return [sum(errors) for errors in zip(*found, strict=True)], belows
 
     if part is not None:
         shards = [starts[low : low + part.blocks] for low in range(0, len(starts), part.blocks)]
-        return 0.0, _sum_shards(forward, values, forward.each(lambda n: lane(shards[n]), range(len(shards))))
-    total, sums = 0.0, Belows()
-    for error, belows in _each(forward, node, values)(lambda n: lane(starts[n::LANES]), range(min(LANES, len(starts)))):
-        total += error
+        return [0.0], _sum_shards(forward, values, forward.each(lambda n: lane(shards[n]), range(len(shards))))
+    totals, sums = [0.0] * len(parts), Belows()
+    for errors, belows in _each(forward, node, values)(
+        lambda n: lane(starts[n::LANES]), range(min(LANES, len(starts)))
+    ):
+        totals = [total + error for total, error in zip(totals, errors, strict=True)]
         for source, below in belows.items():
             sums[source] = below if source not in sums else np.add(sums[source], below, out=sums[source])
-    return total, sums
+    return totals, sums
 
 
 def _each(forward: Forward, node: Node, values: Values) -> Each:
@@ -93,10 +103,10 @@ def _each(forward: Forward, node: Node, values: Values) -> Each:
     return choose_threads(forward.each, entries * node.units)
 
 
-def _sum_shards(forward: Forward, values: Values, lanes: Iterable[tuple[float, Belows]]) -> Belows:
+def _sum_shards(forward: Forward, values: Values, lanes: Iterable[tuple[list[float], Belows]]) -> Belows:
     """Put the errors of the own shards into `values`; return what all shards of all ranks give the layers below."""
     trees = defaultdict[int, Tree[Floats]](Tree)
-    for shard, (error, belows) in zip(forward.together.own, lanes, strict=True):
+    for shard, ([error], belows) in zip(forward.together.own, lanes, strict=True):
         values.errors[shard] = values.errors.get(shard, 0.0) + error
         for source, below in belows.items():
             trees[source].add(below)
@@ -206,7 +216,7 @@ class _Layer:
                 continue
             gradient = SCRATCH.get("gradient", (high - low, x.shape[1]), self.dtype)
             LOOPS.gated_gradient(starts, columns, delta, x, gradient)
-            self.sink.rows(edge.owner, low, gradient)
+            self.sink.rows(edge.number, low, gradient)
             self.sink.bias(edge.number, low, arguments[-1].copy())
         return float(error)
 
@@ -229,7 +239,7 @@ class _Layer:
             else:
                 x = self.values.factors[edge.source]
                 gradient = SCRATCH.get("gradient", (high - low, x.shape[1]), self.dtype)
-                self.sink.rows(edge.owner, low, products.multiply(factor.T, x, gradient))
+                self.sink.rows(edge.number, low, products.multiply(factor.T, x, gradient))
             self.sink.bias(edge.number, low, bias.copy())
 
     def _table_gradient(self, source: int, owner: int, table: slice, delta: Floats, width: int) -> None:

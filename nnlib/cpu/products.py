@@ -31,6 +31,7 @@ class Products(Protocol):
     """What multiplies. A matrix is made a factor once, and may be one of several products, also transposed."""
 
     versions: Mapping[str, str]  # of a library that computes besides NumPy
+    by_row: bool  # whether a row of a product has the same bits, whatever rows there are besides
 
     def factor(self, x: Floats, memory: str = "") -> Factor:
         """Return x (n, m) as a factor; with the name of `memory` in memory that this thread's next one overwrites."""
@@ -43,6 +44,7 @@ class Float32:
     """Products of the numbers as they are, whatever their type."""
 
     versions: Mapping[str, str] = {}
+    by_row = False  # OpenBLAS promises nothing
 
     def factor(self, x: Floats, memory: str = "") -> Factor:  # noqa: ARG002 (nothing is copied)
         """See `Products`."""
@@ -127,6 +129,7 @@ class Paired:
     """
 
     versions: Mapping[str, str] = {PAIRED: "avx512"}
+    by_row = True
 
     def factor(self, x: Floats, memory: str = "") -> Pairs:
         """See `Products`."""

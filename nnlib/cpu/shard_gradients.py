@@ -9,6 +9,7 @@ one number in each.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,12 @@ class Place:
     array: Floats  # the parameters
     rows: Rows
     low: int
+    number: int  # of the edge, or of the layer that is normalized
+
+    @property
+    def kind(self) -> str:
+        """What it is, without a number."""
+        return re.sub(r"\d+", "", self.name)
 
     @property
     def width(self) -> int:
@@ -53,66 +60,69 @@ class Place:
 
 
 def lay_out(network: Network, cut: Cut) -> tuple[Place, ...]:
-    """Return where the gradients of all parameters lie that a batch changes."""
+    """Return where the gradients of all parameters lie that a batch changes.
+
+    Of weights that are shared those of each edge: at the end are all but the first ones.
+    """
     spec, live, low, found = network.spec, find_live_layers(network.spec), 0, []
     edges = [edge for edge in spec.edges if edge.target in live and edge.owner not in network.locked]
-    arrays = {f"weights{edge.owner}": network.stores[edge.owner] for edge in edges}
-    arrays |= {f"bias{edge.number}": network.biases[edge.number] for edge in edges}
+    arrays = [(f"weights{edge.owner}", network.stores[edge.owner], edge.number) for edge in edges]
+    arrays += [(f"bias{edge.number}", network.biases[edge.number], edge.number) for edge in edges]
     for n in sorted(live & network.learned_norms):
-        arrays |= {f"norm{n}_scale": network.norms[n].scale, f"norm{n}_bias": network.norms[n].bias}
-    for name, array in arrays.items():
-        found.append(Place(name, array, cut.updated(name), low))
+        arrays += [(f"norm{n}_{name}", getattr(network.norms[n], name), n) for name in ("scale", "bias")]
+    names = [name for name, *_ in arrays]
+    again = [n for n, name in enumerate(names) if name in names[:n]]
+    for name, array, number in [*(one for n, one in enumerate(arrays) if n not in again), *(arrays[n] for n in again)]:
+        found.append(Place(name, array, cut.updated(name), low, number))
         low += found[-1].size * SHARDS
     return tuple(found)
 
 
 class ShardGradients:
-    """A sink (see `sink.Sink`) of the examples of one shard after the other, in the same memory.
+    """A sink (see `sink.Sink`) of the sum over the own shards of a batch, in the same memory for each batch.
 
-    A shard gives gradients of all rows, of weights that are shared several times.
+    Of weights that are shared it keeps apart what each edge gives: the tree adds these first.
     """
 
     def __init__(self, network: Network, places: tuple[Place, ...]) -> None:
         self.flat = np.zeros(sum(place.size for place in places) * SHARDS, network.dtype)
-        self._of = {place.name: place.view(self.flat, SHARDS) for place in places}
-        self._shared = {edge.owner for edge in network.spec.edges if edge.owner != edge.number}
+        self._of = {(place.kind, place.number): place.view(self.flat, SHARDS) for place in places}
         self._share = network.dtype.type(1)
 
     def begin(self, share: float) -> None:
-        """Start on a shard, whose gradient counts `share` in that of the batch; 0: it has no examples."""
+        """Start on a batch, whose gradient counts `share` in that of its update; 0: this rank has no examples."""
         self._share = self.flat.dtype.type(share)
         if not share:
             self.flat[...] = 0
-        for owner in self._shared:
-            self._of[f"weights{owner}"][...] = 0
 
-    def rows(self, owner: int, low: int, gradient: Floats) -> None:
-        """Take the gradient of the rows of a store from `low`."""
-        place = self._of[f"weights{owner}"][low : low + len(gradient)]
-        if owner in self._shared:
-            place += gradient * self._share
-        else:
-            np.multiply(gradient, self._share, out=place)
+    def rows(self, edge: int, low: int, gradient: Floats) -> None:
+        """Take the gradient of the rows from `low` of an edge's store."""
+        self._take("weights", edge, low, gradient)
 
     def bias(self, edge: int, low: int, gradient: Floats) -> None:
         """Take the gradient of the biases from `low`."""
-        np.multiply(gradient, self._share, out=self._of[f"bias{edge}"][low : low + len(gradient)])
+        self._take("bias", edge, low, gradient)
 
-    def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
+    def touched(self, edge: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
         """Not called: a plan by examples has no sparse inputs."""
         raise NotImplementedError
 
     def norm(self, layer: int, scale: Floats, bias: Floats) -> None:
-        """Take the shard's part in the gradients of a batch normalization."""
-        for name, gradient in (("scale", scale), ("bias", bias)):
-            np.multiply(gradient, self._share, out=self._of[f"norm{layer}_{name}"][: len(gradient)])
+        """Take the own shards' part in the gradients of a batch normalization."""
+        self._take("norm_scale", layer, 0, scale)
+        self._take("norm_bias", layer, 0, bias)
+
+    def _take(self, kind: str, number: int, low: int, gradient: Floats) -> None:
+        np.multiply(gradient, self._share, out=self._of[kind, number][low : low + len(gradient)])
 
 
 class Summed:
     """The own rows of the gradient of an update, summed over all shards and ranks."""
 
     def __init__(self, network: Network, places: tuple[Place, ...], cut: Cut, together: Collectives) -> None:
-        self._network, self._places, self._together, self._own = network, places, together, len(cut.own)
+        self._network, self._together, self._own = network, together, len(cut.own)
+        self._firsts = {place.name: place for place in reversed(places)}  # of weights that are shared one edge's
+        self._places, self._all = [*reversed(self._firsts.values())], places
         self._kept: Floats | None = None
         self._divisors = {f"weights{n}": divisor for n, divisor in divisors_of(network).items()}
 
@@ -124,9 +134,11 @@ class Summed:
         ranks = self._together.ranks
         slices = flat[None]
         if ranks > 1:
-            parts = (place.view(flat, SHARDS).reshape(ranks, -1) for place in self._places)
+            parts = (place.view(flat, SHARDS).reshape(ranks, -1) for place in self._all)
             slices = np.concatenate(list(parts), axis=1)
         own = self._together.scatter_sum(slices)
+        for place in self._all[len(self._places) :]:
+            self._firsts[place.name].view(own, self._own)[...] += place.view(own, self._own)
         if self._kept is None:
             self._kept = own if is_last else own.copy()
         else:
@@ -138,7 +150,9 @@ class Summed:
         scale = clip_scale(limit, self._length)
         for place in self._places:
             gradient = place.view(self._kept, self._own)[: place.rows.count]
-            gradient *= gradient.dtype.type(scale / self._divisors.get(place.name, 1))
+            factor = scale / self._divisors.get(place.name, 1)
+            if factor != 1:
+                gradient *= gradient.dtype.type(factor)
             consume(each(partial(_take, _taker(optimizer, place.name), gradient), range(0, len(gradient), PIECE)))
         self._kept = None
         if self._together.ranks > 1:

@@ -13,8 +13,8 @@ from nnlib.util.arrays import Floats
 class Sink(Protocol):
     """What takes the gradients of a batch. With several threads, different rows come at the same time."""
 
-    def rows(self, owner: int, low: int, gradient: Floats) -> None:
-        """Take the gradient of the rows of a store from `low`."""
+    def rows(self, edge: int, low: int, gradient: Floats) -> None:
+        """Take the gradient of the rows from `low` of the store that an edge has, or shares with its owner."""
 
     def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
         """Take the gradient of some rows, ascending, of the table that starts at `low`; its others have none.

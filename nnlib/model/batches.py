@@ -71,18 +71,28 @@ def epoch_order(seed: int, epoch: int, count: int, shuffle: bool) -> NDArray[np.
 
 def batch_of(spec: NetworkSpec, examples: Examples, rows: NDArray[np.int64], dtype: Any = np.float32) -> Batch:
     """Return the batch of some examples, without noise."""
-    inputs, targets = {}, {}
+    targets = take_targets(spec, examples, rows, dtype)
+    return Batch(take_inputs(spec, examples, rows, dtype), targets, len(rows))
+
+
+def take_inputs(spec: NetworkSpec, examples: Examples, rows: NDArray[np.int64], dtype: Any) -> dict[int, Any]:
+    """Return what the input layers give for some examples."""
+    found = ((n, data_set) for n, data_set in examples.sets.items() if spec.layers[n].kind is LayerKind.INPUT)
+    return {n: input_matrix(data_set.take(rows), dtype) for n, data_set in found}
+
+
+def take_targets(spec: NetworkSpec, examples: Examples, rows: NDArray[np.int64], dtype: Any) -> dict[int, Targets]:
+    """Return what the output layers should give for some examples."""
+    targets = {}
     for n, data_set in examples.sets.items():
-        some = data_set.take(rows)
         if spec.layers[n].kind is LayerKind.INPUT:
-            inputs[n] = input_matrix(some, dtype)
-        else:
-            if isinstance(some.rows, Csr):
-                some = dataclasses.replace(some, rows=unique_targets(some.rows, some.ignore_zero))
-            weights = None if some.weights is None else some.weights.astype(dtype)[:, None]
-            matrix = _matrix(some, False, dtype)
-            targets[n] = targets_of(matrix, some.boolean, weights, some.ignore_zero)
-    return Batch(inputs, targets, len(rows))
+            continue
+        some = data_set.take(rows)
+        if isinstance(some.rows, Csr):
+            some = dataclasses.replace(some, rows=unique_targets(some.rows, some.ignore_zero))
+        weights = None if some.weights is None else some.weights.astype(dtype)[:, None]
+        targets[n] = targets_of(_matrix(some, False, dtype), some.boolean, weights, some.ignore_zero)
+    return targets
 
 
 def unique_targets(rows: Csr, zeros: bool = False) -> Csr:

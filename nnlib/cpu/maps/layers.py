@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from nnlib.cpu.maps.by_shard import by_shard
 from nnlib.cpu.maps.convolution import convolutions_of
 from nnlib.cpu.maps.norms import normalize, normalize_back
 from nnlib.cpu.maps.pieces import by_examples, by_maps
 from nnlib.cpu.maps.pooling import join, join_gradients, pool, pool_gradient, respond, respond_gradient
+from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.sink import Sink
 from nnlib.model.graph import Graph, Node
 from nnlib.ops import batch_norm
 from nnlib.ops.activations import ROWWISE, activate
 from nnlib.ops.batch_norm import Normed
 from nnlib.ops.pooling import WHOLE
+from nnlib.spec.geometry import Sweep
 from nnlib.spec.kernel import SWEEPING
-from nnlib.spec.types import Activation, LayerType, PoolingFunction
+from nnlib.spec.types import Activation, Edge, LayerType, PoolingFunction
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, consume
 
@@ -53,6 +56,8 @@ class MapLayers:
 
         All that follows on the sums of a piece is done while they are in the cache.
         """
+        if training and values.norms is not None and node.number in self._graph.network.learned_norms:
+            return self._normalized_together(node, values, values.norms)
         z, network, maps = self._sums(node, values), self._graph.network, node.maps
         wide = z.reshape(len(z), maps.channels, maps.area)
         norm, complete = network.norms.get(node.number), self._complete(node, values, wide)
@@ -85,10 +90,13 @@ class MapLayers:
             by_examples(self._each, lambda some: complete(some, slice(None)), *z.shape)
         return z
 
-    def activate(self, node: Node, z: Floats) -> None:
-        """Turn the sums of a simple layer into what it gives, in place."""
-        if node.layer.activation is not Activation.LINEAR:
-            by_examples(self._each, lambda some: activate(node.layer, z[some]), *z.shape)
+    def _normalized_together(self, node: Node, values: Values, norms: ShardNorms) -> Floats:
+        """As `compute`, of a layer that is normalized by the whole batch, of which others have shards."""
+        norm = self._graph.network.norms[node.number]
+        values.normed[node.number], out = norms.forward(node, norm, self.sums(node, values))
+        if is_simple(node) and node.layer.activation is not Activation.LINEAR:
+            by_examples(self._each, lambda some: activate(node.layer, out[some]), *out.shape)
+        return out
 
     def _complete(self, node: Node, values: Values, wide: Floats) -> Callable[[slice, slice], Floats]:
         """Return what adds biases and skips to the sums (b, C, S) of some examples and channels, and returns these."""
@@ -112,14 +120,18 @@ class MapLayers:
         if node.layer.type is LayerType.POOLING:
             return self._pool_backward(node, values, delta)
         graph, each, belows = self._graph, self._each, Belows()
-        bias = self._bias_gradient(node, delta)
+        bias = by_shard(lambda some: self._bias_gradient(node, delta[some]), values.shards)
         for edge in node.edges:
             x, w = values.out[edge.source], graph.network.stores[edge.owner]
             sweep = graph.sweep(edge.source, node.number)
+
+            def kernels(some: slice, x: Floats = x, sweep: Sweep = sweep) -> Floats:
+                return self._convolutions.weight_gradient(x[some], delta[some], sweep, each)
+
             if edge.source in graph.learning:
                 belows.append((edge.source, self._convolutions.input_gradient(delta, w, sweep, each)))
             if edge.owner not in graph.network.locked:
-                self._give(edge.owner, self._convolutions.weight_gradient(x, delta, sweep, each), sink)
+                self._give(edge, by_shard(kernels, values.shards), sink)
                 sink.bias(edge.number, 0, bias.copy())
         return belows
 
@@ -134,7 +146,10 @@ class MapLayers:
         if node.number in network.fixed:
             by_examples(self._each, lambda some: batch_norm.inference_backward(norm, wide[some]), *delta.shape)
             return wide.reshape(delta.shape)
-        normed, scale, bias = values.normed[node.number], np.empty_like(norm.scale), np.empty_like(norm.bias)
+        normed = values.normed[node.number]
+        if values.norms is not None:
+            return values.norms.backward(node, norm, normed, delta, sink)
+        scale, bias = np.empty_like(norm.scale), np.empty_like(norm.bias)
         by_maps(self._each, lambda some: normalize_back(norm, normed, wide, some, scale, bias), len(delta), maps)
         sink.norm(node.number, scale, bias)
         return wide.reshape(delta.shape)
@@ -194,9 +209,9 @@ class MapLayers:
         by_maps(self._each, some, len(delta), node.maps)
         return gradient
 
-    def _give(self, owner: int, gradient: Floats, sink: Sink) -> None:
+    def _give(self, edge: Edge, gradient: Floats, sink: Sink) -> None:
         def some(low: int) -> None:
-            sink.rows(owner, low, gradient[low : low + MAPS])
+            sink.rows(edge.number, low, gradient[low : low + MAPS])
 
         consume(self._each(some, range(0, len(gradient), MAPS)))
 

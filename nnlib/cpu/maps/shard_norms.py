@@ -7,7 +7,7 @@ came. So are the two sums of the way back added. `ops/batch_norm.py` has the for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from nnlib.model.graph import Node
 from nnlib.ops import batch_norm
 from nnlib.ops.batch_norm import BatchNorm, Moments, Normed
 from nnlib.shards.collectives import Collectives
+from nnlib.shards.cut import Rows
 from nnlib.shards.tree import tree_sum
 from nnlib.spec.types import LayerType
 from nnlib.util.arrays import Floats
@@ -27,45 +28,61 @@ from nnlib.util.threads import Each
 class ShardNorms:
     """Of one batch of `examples`, of which shard n has the n-th `each`.
 
-    What is given is of the own shards that have examples, in their order; all ranks ask for the same at once.
+    What is given is of the own shards; all ranks ask for the same at once, those without examples by `attend`.
     """
 
     def __init__(self, threads: Each, together: Collectives, each: int, examples: int) -> None:
         self.each, self.examples = each, examples
         self._threads, self._together = threads, together
+        self.shards = tuple(map(Rows(examples, together.own).shard, range(len(together.own))))
 
-    def forward(self, node: Node, norm: BatchNorm, sums: Sequence[Floats]) -> list[tuple[Normed, Floats]]:
-        """Return of each shard what the way back needs, and the normalized, scaled and shifted sums (b, units).
+    def forward(self, node: Node, norm: BatchNorm, sums: Floats) -> tuple[Normed, Floats]:
+        """Return what the way back needs, and the normalized, scaled and shifted sums (b, units).
 
         `sums` are overwritten, and the running averages of `norm` take in the batch's statistics.
         """
-        wide = [_wide(node, z) for z in sums]
-        found = [self._measure(node, z) for z in wide]
-        nothing = [Moments.of_nothing(len(norm.mean), norm.mean.dtype) for _ in self._together.own[len(found) :]]
+        z = _wide(node, sums)
+        found = [self._measure(node, z[some]) for some in self._full]
+        mean, inverse = self._merge(node, norm, found)
+        return Normed(z, inverse), self._normalize(node, norm, z, mean, inverse).reshape(sums.shape)
+
+    def backward(self, node: Node, norm: BatchNorm, normed: Normed, delta: Floats, sink: Sink) -> Floats:
+        """Return dLoss/d(sums) (b, units), from delta = dLoss/d(what `forward` gave), which is overwritten.
+
+        The `sink` gets the own shards' part in the gradients of scale and bias.
+        """
+        wide = _wide(node, np.ascontiguousarray(delta))
+        parts = np.zeros((len(self.shards), 2, len(norm.scale)), norm.scale.dtype)
+        for some, (scale, bias) in zip(self._full, parts, strict=False):
+            self._sum_back(node, Normed(normed.normal[some], normed.inverse), wide[some], scale, bias)
+        own = tree_sum([*parts])
+        sink.norm(node.number, *own)
+        scale, bias = self._add(own)
+        return self._back(node, norm, normed, wide, (scale, bias), self.examples * _places(node)).reshape(delta.shape)
+
+    def attend(self, nodes: Sequence[Node], norms: Mapping[int, BatchNorm], live: Collection[int]) -> None:
+        """Take part in all exchanges of a batch of which this rank has no example; `nodes` are those that learn."""
+        for node in nodes:
+            self._merge(node, norms[node.number], [])
+        for node in (node for node in reversed(nodes) if node.number in live):
+            self._add(np.zeros((2, len(norms[node.number].scale)), norms[node.number].scale.dtype))
+
+    @property
+    def _full(self) -> tuple[slice, ...]:
+        return tuple(some for some in self.shards if some.start < some.stop)
+
+    def _merge(self, node: Node, norm: BatchNorm, found: Sequence[Moments]) -> tuple[Floats, Floats]:
+        """Return the whole batch's mean and 1 / standard deviation, from the moments of the own shards."""
+        nothing = [Moments.of_nothing(len(norm.mean), norm.mean.dtype) for _ in self.shards[len(found) :]]
         own = tree_sum([*found, *nothing])
         every = self._together.share(np.stack([own.mean, own.squares]))
         counts = (self._count(rank) * _places(node) for rank in range(self._together.ranks))
         batch = tree_sum([Moments(count, *row) for count, row in zip(counts, every.copy(), strict=True)])
-        inverse = batch_norm.remember(norm, batch)
-        outs = [self._normalize(node, norm, z, batch.mean, inverse) for z in wide]
-        return [(Normed(z, inverse), out.reshape(len(z), -1)) for z, out in zip(wide, outs, strict=True)]
+        return batch.mean, batch_norm.remember(norm, batch)
 
-    def backward(
-        self, node: Node, norm: BatchNorm, normed: Sequence[Normed], deltas: Sequence[Floats], sinks: Sequence[Sink]
-    ) -> list[Floats]:
-        """Return dLoss/d(sums) (b, units) of each shard, from delta = dLoss/d(what `forward` gave).
-
-        The latter is overwritten. Each of the `sinks` gets its shard's part in the gradients of scale and bias.
-        """
-        wide = [_wide(node, np.ascontiguousarray(delta)) for delta in deltas]
-        own = np.zeros((len(self._together.own), 2, len(norm.scale)), norm.scale.dtype)
-        for shard, delta, (scale, bias), sink in zip(normed, wide, own, sinks, strict=False):
-            self._sum_back(node, shard, delta, scale, bias)
-            sink.norm(node.number, scale, bias)
-        scale, bias = tree_sum([*self._together.share(tree_sum([*own.copy()])).copy()])
-        gradients, count = (scale, bias), self.examples * _places(node)
-        found = [self._back(node, norm, *pair, gradients, count) for pair in zip(normed, wide, strict=True)]
-        return [delta.reshape(len(delta), -1) for delta in found]
+    def _add(self, own: Floats) -> Floats:
+        """Return the sum over all shards, from that over the own ones."""
+        return tree_sum([*self._together.share(own).copy()])
 
     def _count(self, rank: int) -> int:
         """Return how many examples the shards of a rank have."""

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 
 from nnlib.contract import OPTIMIZERS
-from nnlib.cpu import by_examples
 from nnlib.cpu.backend import Cpu
-from nnlib.cpu.backward import Way, backward, backward_shards
+from nnlib.cpu.backward import backward, backward_shards
 from nnlib.cpu.by_examples import ExamplesEngine
 from nnlib.cpu.evaluator import CpuEvaluator
-from nnlib.cpu.forward import Forward
+from nnlib.cpu.forward import Forward, Values
 from nnlib.cpu.gradients import Gradients
 from nnlib.cpu.maps import shard_norms
 from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.output import sum_errors
 from nnlib.cpu.shard_gradients import Summed
 from nnlib.data.rows import from_rows
-from nnlib.model.batches import DROPOUT, batch_of, draw_from, generator_for
+from nnlib.model.batches import DROPOUT, batch_of, draw_from, generator_for, take_targets
 from nnlib.model.examples import examples_of
 from nnlib.model.network import create
 from nnlib.optim.hyper import hyper_of
@@ -50,6 +49,9 @@ HIDDEN = {"Name": "H", "Kind": "Hidden", "N": 13, "Activation": "Tanh", "pDropou
 OUTPUT = {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y"}
 NORMED = {"BatchNormalization": True}
 PLAIN = {"Layers": [INPUT, HIDDEN, OUTPUT]}
+DEEP = {  # products whose rows have other bits with others beside them
+    "Layers": [INPUT, HIDDEN | {"N": 64}, HIDDEN | {"Name": "G", "Source": "H", "N": 64}, OUTPUT | {"Source": "G"}]
+}
 IN_ORDER = {"ShuffleIndices": False}  # what is drawn by an example's place in its batch is that of whole batches then
 
 trained = functools.partial(train, sets=SETS, parallel="examples")
@@ -198,24 +200,22 @@ def test_gradients_are_those_of_the_whole_batch_and_of_its_loss(name):
     for bias in network.biases:
         bias += np.random.default_rng(4).uniform(-0.05, 0.05, bias.shape)
     examples, forward = examples_of(spec, sets, "d"), Forward(network)
-    each, norms = 6, ShardNorms(map_in_turn, ALONE, 6, COUNT)
-    parts = [batch_of(spec, examples, np.arange(n, min(n + each, COUNT)), np.float64) for n in range(0, COUNT, each)]
-    assert len(parts) == SHARDS
+    norms, batch = ShardNorms(map_in_turn, ALONE, 6, COUNT), batch_of(spec, examples, np.arange(COUNT), np.float64)
+    targets = [take_targets(spec, examples, np.arange(COUNT)[some], np.float64) for some in norms.shards]
+    assert len(targets) == SHARDS
 
     def run():
-        return forward.run_shards([(part.inputs, None) for part in parts], norms)
+        return forward.run(batch.inputs, None, True, Values(COUNT, norms.shards, norms))
 
     def loss():
-        return sum(sum_errors(forward, one, part.targets) for part, one in zip(parts, run(), strict=True)) / COUNT
+        return sum(sum_errors(forward, *part) for part in zip(run().parts(), targets, strict=True)) / COUNT
 
-    sinks, whole = [Gradients(network) for _ in parts], Gradients(network)
-    ways = [Way(one, part.targets, sink) for one, part, sink in zip(run(), parts, sinks, strict=True)]
-    backward_shards(forward, ways, norms)
-    batch = batch_of(spec, examples, np.arange(COUNT), np.float64)
+    shards, whole = Gradients(network), Gradients(network)
+    backward_shards(forward, run(), targets, shards)
+    found = shards.arrays()
     backward(forward, forward.run(batch.inputs, training=True), batch.targets, whole)
-    found = [sink.arrays() for sink in sinks]
     for array, expected in whole.arrays().items():
-        gradient = np.sum([one[array] for one in found], axis=0)
+        gradient = found[array]
         np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=1e-12, err_msg=array)
         if array.endswith(("_mean", "_variance")) or not gradient.any():
             continue
@@ -378,14 +378,14 @@ def drop_from_the_ranks_start(monkeypatch):
 
 
 def multiply_all_own_examples_at_once(monkeypatch):
-    def batches(self, examples):
-        for rows in examples:
-            each, own = -(-len(rows) // 8), self._together.own
-            parts = [rows[own[0] * each : (own[-1] + 1) * each], *([rows[:0]] * (len(own) - 1))]
-            batches = [batch_of(self._network.spec, self._examples, part) for part in parts]
-            yield by_examples.Share(batches, each, len(rows))
+    monkeypatch.setattr(Forward, "multiply", lambda self, _, a, b, out=None: self.products.multiply(a, b, out))
 
-    monkeypatch.setattr(ExamplesEngine, "batches", batches)
+
+def sum_over_all_own_examples_at_once(monkeypatch):
+    def find(products, x, delta, shards, dtype):
+        return products.multiply(x.T, delta)
+
+    monkeypatch.setattr("nnlib.cpu.backward.weight_gradient", find)
 
 
 def ask_about_all_own_examples_at_once(monkeypatch):
@@ -428,6 +428,7 @@ MISTAKES = [
     sum_own_in_turn,
     drop_from_the_ranks_start,
     multiply_all_own_examples_at_once,
+    sum_over_all_own_examples_at_once,
     ask_about_all_own_examples_at_once,
     clip_by_rank,
 ]
@@ -435,7 +436,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_changes_the_bits(monkeypatch, mistake):
-    settings = {"raw": PLAIN, "clip": 0.05, "ask": ask}
+    settings = {"raw": DEEP, "clip": 0.05, "ask": ask}
     right = trained(1, **settings).sha256
     mistake(monkeypatch)
     assert len({right, *(trained(ranks, **settings).sha256 for ranks in (2, 4, 8))}) > 1
