@@ -5,15 +5,21 @@ gives the same bits every time on one kind of processor. NumPy does the same whe
 each loop, or its module, names.
 """
 
-from nnlib.compiled import bf16
+from nnlib.compiled import bf16, gemm
 from nnlib.compiled.bf16 import to_bf16
 from nnlib.compiled.convolution import convolve, convolve_as_it_is, correlate, correlate_across
 from nnlib.compiled.depthwise import correlate_maps, sweep_maps
 from nnlib.compiled.laying import pack, put_weights
-from nnlib.compiled.norms import measure_maps, normalize_maps, normalize_maps_back, sum_maps_back
+from nnlib.compiled.maps import (
+    max_pool,
+    max_pool_gradient,
+    measure_maps,
+    normalize_maps,
+    normalize_maps_back,
+    sum_maps_back,
+)
 from nnlib.compiled.output import sigmoid_error, sigmoid_error_gated
 from nnlib.compiled.pictures import change_pictures
-from nnlib.compiled.pooling import max_pool, max_pool_gradient
 from nnlib.compiled.replay import (
     replay_adadelta,
     replay_adagrad,

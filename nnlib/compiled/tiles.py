@@ -69,6 +69,35 @@ def _sums(rows: int, vectors: int) -> Callable[..., None]:
     return emit(write)
 
 
+def _products(rows: int, vectors: int) -> Callable[..., None]:
+    def write(builder: Builder, a: Value, strides: Value, b: Value, count: Value, z: Value, pitch: Value) -> None:
+        across, along = (load(builder, builder.add(strides, LONG(8 * n)), LONG) for n in range(2))
+        left = [builder.add(a, builder.mul(across, LONG(row))) for row in range(rows)]
+
+        def step(k: Value, totals: list[Value]) -> list[Value]:
+            here, further = builder.add(b, builder.mul(k, LONG(4 * VECTORS * LANES))), builder.mul(k, along)
+            right, found = [load(builder, plus(builder, here, n * LANES)) for n in range(vectors)], []
+            for row, address in enumerate(left):
+                one = everywhere(builder, load(builder, builder.add(address, further), FLOAT))
+                found += [add_product(builder, one, right[n], totals[row * vectors + n]) for n in range(vectors)]
+            return found
+
+        for number, total in enumerate(repeat(builder, count, [NOTHING] * rows * vectors, step)):
+            row, n = divmod(number, vectors)
+            store(builder, total, plus(builder, row_address(builder, z, row, pitch), n * LANES))
+
+    return emit(write)
+
+
+def _merge() -> Callable[..., None]:
+    def write(builder: Builder, left: Value, right: Value, *_: Value) -> None:
+        for n in range(ROWS * VECTORS):
+            here = plus(builder, left, n * LANES)
+            store(builder, builder.fadd(load(builder, here), load(builder, plus(builder, right, n * LANES))), here)
+
+    return emit(write)
+
+
 def _dots(rows: int, others: int) -> Callable[..., None]:
     def write(builder: Builder, x: Value, base: Value, d: Value, pitch: Value, out: Value, shape: Value) -> None:
         steps, runs, apart, soon = (load(builder, builder.add(shape, LONG(8 * n)), LONG) for n in range(4))
@@ -165,6 +194,10 @@ sums_few = _sums(FEW, VECTORS)
 sums_few_narrow = _sums(FEW, 1)
 sums_alone = _sums(1, ALONE_VECTORS)
 sums_alone_narrow = _sums(1, 1)
+# (a, strides, b, count, z, pitch): z[row, j] = sum over k < count of a[row, k] b[k, j], for as many j as vectors hold;
+# numbers of a are strides[0] bytes from row to row and strides[1] along k, rows of b VECTORS vectors long.
+products, products_two, products_one = (_products(ROWS, vectors) for vectors in (VECTORS, 2, 1))
+merge = _merge()  # (left, right, 0, 0, 0, 0): adds the right tile of sums to the left one
 # (x, base, d, pitch, out, shape): adds to out, at ORDER[row, n], the sum over p of d[row, p] x[base[n] + p]; p takes
 # shape[0] vectors one behind the other, and that shape[1] times, from one to the next shape[2] numbers. As many lines
 # as vectors, from the address shape[3] on, are asked for on the way.

@@ -36,6 +36,7 @@ from nnlib.optim.hyper import hyper_of, pacings_of, rates_of, slowed
 from nnlib.shards.collectives import ALONE, Collectives
 from nnlib.shards.cut import Cut
 from nnlib.shards.errors import Errors
+from nnlib.shards.plan import EXAMPLES
 from nnlib.spec.types import LayerKind
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
@@ -66,7 +67,8 @@ class CpuEngine:
         pacings = pacings_of(network, examples.count, settings)
         owned = cut.owned(network) if cut else network
         self._optimizer = Optimizer(owned, hyper_of(settings), self._rate, each, pacings)
-        products = products_of(settings.precision.lower(), network.dtype)
+        is_cut = cut is not None and cut.plan.kind == EXAMPLES
+        products = products_of(settings.precision.lower(), network.dtype, is_cut)
         self._forward = Forward(network, each, products, cut, together)
         self._settings, self.versions = settings, products.versions
         whole = settings.clip or settings.accumulate > 1 or needs_whole_gradients(network.spec)

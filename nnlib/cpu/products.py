@@ -7,8 +7,9 @@ training goes on, and can be checked, on every machine.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu import mkl
-from nnlib.cpu.scratch import SCRATCH
+from nnlib.cpu.scratch import SCRATCH, empty_lines
 from nnlib.ops.bf16 import from_bf16, to_bf16
 from nnlib.util.arrays import Floats
 
@@ -153,6 +154,93 @@ class Paired:
         return out
 
 
+class Panels:
+    """A float32 matrix as a factor, laid out once for each side of a product that it is on; see `Ordered`."""
+
+    __slots__ = ("_left", "_memory", "_right", "shape", "x")
+
+    def __init__(self, x: Floats, memory: str = "") -> None:
+        self.x = x if x.itemsize in x.strides else np.ascontiguousarray(x)
+        self.shape, self._memory = x.shape, memory
+        self._left: tuple[NDArray[Any], NDArray[np.int64]] | None = None
+        self._right: Floats | None = None
+
+    @property
+    def T(self) -> Panels:  # noqa: N802 (NumPy's name)
+        """The factor transposed."""
+        return Panels(self.x.T, f"{self._memory}, turned" if self._memory else "")
+
+    def __getitem__(self, place: Any) -> Panels:
+        """Return a part of the factor."""
+        return Panels(self.x[place])
+
+    def left(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the left factor (n, k), and `strides` of `compiled.gemm.multiply`."""
+        if self._left is None:
+            assert LOOPS is not None, "who asks for it has looked"
+            (n, k), rows, x = self.shape, LOOPS.ROWS, self.x
+            if x.strides[1] == x.itemsize and n % rows == 0:
+                self._left = x, np.array((x.strides[0], x.itemsize, x.strides[0]))
+            else:
+                blocks = self._get("left", (-(-n // rows), k, rows))
+                if n % rows:
+                    blocks[-1] = 0
+                    blocks[-1, :, : n % rows] = x[n // rows * rows :].T
+                blocks[: n // rows] = x[: n // rows * rows].reshape(n // rows, rows, k).swapaxes(1, 2)
+                self._left = blocks, np.array((x.itemsize, rows * x.itemsize, k * x.itemsize))
+        return self._left
+
+    def right(self) -> Floats:
+        """Return the right factor (k, m) in panels; see `compiled.gemm.lay_rows`."""
+        if self._right is None:
+            assert LOOPS is not None
+            (k, m), gemm, x = self.shape, LOOPS.gemm, self.x
+            panels = self._get("right", (-(-m // gemm.WIDE), k, gemm.WIDE))
+            if x.strides[1] == x.itemsize:
+                gemm.lay_rows(x.ctypes.data, x.strides[0], k, m, panels)
+            else:
+                gemm.lay_columns(x.T, panels)
+            self._right = panels
+        return self._right
+
+    def _get(self, side: str, shape: tuple[int, ...]) -> Floats:
+        if self._memory:
+            return SCRATCH.get(f"{side} {self._memory}", shape, np.float32)
+        return empty_lines(math.prod(shape), np.float32).reshape(shape)
+
+
+class Ordered:
+    """Products of float32 numbers, compiled: each sum in the order of k, whatever rows and columns there are."""
+
+    versions: Mapping[str, str] = {}
+    by_row = True
+
+    def factor(self, x: Floats, memory: str = "") -> Panels:
+        """See `Products`."""
+        return Panels(x, memory)
+
+    def multiply(self, a: Panels, b: Panels, out: Floats | None = None) -> Floats:
+        """See `Products`."""
+        return self.multiply_shards(a, b, (a.shape[1],), out)
+
+    def multiply_shards(self, a: Panels, b: Panels, ends: Sequence[int], out: Floats | None = None) -> Floats:
+        """As `multiply`, where each sum is the tree's of one for each shard of k, which end so."""
+        assert LOOPS is not None, "who asks for it has looked"
+        (n, k), m = a.shape, b.shape[1]
+        if out is None:
+            out = np.empty((n, m), np.float32)
+        assert (b.shape[0], out.shape, ends[-1]) == (k, (n, m), k), "compiled loops do not see where arrays end"
+        if not (n and k and m):
+            out[...] = 0
+            return out
+        assert out.strides[1] == out.itemsize or m == 1, "what is written is rows"
+        (left, strides), gemm = a.left(), LOOPS.gemm
+        room = SCRATCH.get("tiles", (gemm.BRANCHES + 1, gemm.TILE), np.float32)
+        borders, pitch = np.array((0, *ends)), out.strides[0] // out.itemsize
+        gemm.multiply(left.ctypes.data, strides, b.right(), borders, n, m, out.ctypes.data, pitch, room)
+        return out
+
+
 FLOAT32 = Float32()
 
 
@@ -173,10 +261,13 @@ def describe_precision(wanted: str) -> str:
     return f"precision {wanted} is {found} here{slower}: {why}"
 
 
-def products_of(precision: str, dtype: Any) -> Products:
-    """Return what multiplies in a precision; in float64, as tests have it, nothing is rounded."""
+def products_of(precision: str, dtype: Any, is_cut: bool = False) -> Products:
+    """Return what multiplies in a precision; in float64, as tests have it, nothing is rounded.
+
+    `is_cut`: of batches that are cut by examples, of which each row should have the same bits in any number of rows.
+    """
     if choose_precision(precision) == "float32" or dtype != np.float32:
-        return FLOAT32
+        return Ordered() if is_cut and dtype == np.float32 and LOOPS is not None and LOOPS.MASKED else FLOAT32
     if obstacle():
         return Rounded()
     return mkl.Mkl() if has_amx() else Paired()

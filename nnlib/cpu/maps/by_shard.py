@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu.products import Factor, Products
+from nnlib.cpu.products import Factor, Ordered, Products
 from nnlib.cpu.scratch import SCRATCH
 from nnlib.cpu.sink import Sink
 from nnlib.shards.tree import Tree, tree_sum
@@ -29,6 +29,9 @@ def weight_gradient(products: Products, x: Factor, delta: Factor, shards: Sequen
     if not shards:
         return products.multiply(x.T, delta)
     shape = x.shape[1], delta.shape[1]
+    if isinstance(products, Ordered):
+        ends = [some.stop for some in shards]
+        return products.multiply_shards(x.T, delta, ends, SCRATCH.get("gradient 0", shape, dtype))
 
     def part(some: slice, kept: int) -> Floats:
         return products.multiply(x[some].T, delta[some], SCRATCH.get(f"gradient {kept}", shape, dtype))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nnlib.contract import OPTIMIZERS
+from nnlib.cpu import engine as cpu_engine
 from nnlib.cpu.backend import Cpu
 from nnlib.cpu.backward import backward, backward_shards
 from nnlib.cpu.by_examples import ExamplesEngine
@@ -17,6 +18,7 @@ from nnlib.cpu.gradients import Gradients
 from nnlib.cpu.maps import shard_norms
 from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.output import sum_errors
+from nnlib.cpu.products import FLOAT32
 from nnlib.cpu.shard_gradients import Summed
 from nnlib.data.rows import from_rows
 from nnlib.model.batches import DROPOUT, batch_of, draw_from, generator_for, take_targets
@@ -68,6 +70,20 @@ def test_every_optimizer(backend, optimizer):
 @pytest.mark.parametrize("clip", [0.0, 0.05])
 def test_clipped_and_on_several_threads(backend, threads, clip):
     assert_same(raw=PLAIN, threads=threads, clip=clip, accumulate=1 + (clip > 0))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "float32"])
+def test_wide_products(precision):
+    """Of several pieces of 256 columns."""
+    assert_same(raw={"Layers": [INPUT, HIDDEN | {"N": 600}, OUTPUT]}, precision=precision)
+
+
+def test_products_of_openblas(monkeypatch):
+    """Which are taken where nothing is compiled, shard by shard: with other rows beside them rows have other bits."""
+    monkeypatch.setattr(cpu_engine, "products_of", lambda *_: FLOAT32)
+    right = assert_same(raw=DEEP).sha256
+    monkeypatch.setattr(Forward, "multiply", lambda self, _, a, b, out=None: self.products.multiply(a, b, out))
+    assert len({right, *(trained(ranks, DEEP).sha256 for ranks in (2, 4, 8))}) > 1
 
 
 def few(sets, batch):
@@ -377,10 +393,6 @@ def drop_from_the_ranks_start(monkeypatch):
     monkeypatch.setattr(ExamplesEngine, "_keep", keep)
 
 
-def multiply_all_own_examples_at_once(monkeypatch):
-    monkeypatch.setattr(Forward, "multiply", lambda self, _, a, b, out=None: self.products.multiply(a, b, out))
-
-
 def sum_over_all_own_examples_at_once(monkeypatch):
     def find(products, x, delta, shards, dtype):
         return products.multiply(x.T, delta)
@@ -427,7 +439,6 @@ MISTAKES = [
     sum_in_turn,
     sum_own_in_turn,
     drop_from_the_ranks_start,
-    multiply_all_own_examples_at_once,
     sum_over_all_own_examples_at_once,
     ask_about_all_own_examples_at_once,
     clip_by_rank,

@@ -82,7 +82,7 @@ def read_by(ranks, file, monkeypatch, work):
 def an_epoch(engine, examples):
     order = epoch_order(3, 1, examples.count, True)
     for share in engine.batches(order[low:high] for low, high in batches_of(examples.count, BATCH)):
-        assert sum(own.examples for own in share.own) == BATCH // 8 * len(share.own)
+        assert len(share.inputs[0]) == BATCH // 8 * len(share.targets)
 
 
 def bytes_of(file):
