@@ -31,6 +31,11 @@ class Tree(Generic[A]):
         """How many parts are kept: the next one becomes the last of so many and one."""
         return len(self._branches)
 
+    @property
+    def first(self) -> A:
+        """What is kept of the first parts."""
+        return self._branches[0]
+
     def add(self, part: A) -> None:
         """Take the next part, in the order of shards."""
         self._count += 1

@@ -6,7 +6,7 @@ the order of the examples: so any number of threads gives the same bits. A piece
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nnlib.compiled.select import LOOPS
+from nnlib.cpu.maps.by_shard import by_shard
 from nnlib.cpu.maps.depthwise import Depthwise
 from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.maps.tiled import Tiled
@@ -39,8 +40,10 @@ class Convolutions(Protocol):
     def input_gradient(self, delta: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
         """Return dLoss/dx (b, source units)."""
 
-    def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
-        """Return dLoss/dw (target channels, fan in)."""
+    def weight_gradient(
+        self, x: Floats, delta: Floats, sweep: Sweep, each: Each, shards: Sequence[slice] = ()
+    ) -> Floats:
+        """Return dLoss/dw (target channels, fan in), summed over examples, shard by shard as in `by_shard`."""
 
 
 def convolutions_of(dtype: Any) -> Convolutions:
@@ -84,8 +87,12 @@ class Unfolded:
         by_examples(each, piece, len(delta), _unfolded_size(sweep), UNFOLDED)
         return below
 
-    def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
+    def weight_gradient(
+        self, x: Floats, delta: Floats, sweep: Sweep, each: Each, shards: Sequence[slice] = ()
+    ) -> Floats:
         """See `Convolutions`; a piece is all that some source channels, or groups of them, contribute."""
+        if shards:
+            return by_shard(lambda some: self.weight_gradient(x[some], delta[some], sweep, each), shards)
         source, target = _maps(x, sweep.source), _maps(delta, sweep.target)
         gradient = np.zeros((sweep.target.channels, sweep.fan_in), x.dtype)
         own, above = sweep.source.channels // sweep.groups, sweep.target.channels // sweep.groups

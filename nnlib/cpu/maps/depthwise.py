@@ -5,6 +5,7 @@ A map's sums depend on the map alone; the gradient of weights is summed over exa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nnlib.cpu.maps.by_shard import by_shard
 from nnlib.cpu.maps.pieces import NUMBERS
 from nnlib.spec.geometry import Sweep, Window
 from nnlib.util.arrays import Floats, Longs
@@ -52,10 +54,14 @@ class Depthwise:
             return self._sweep(delta, w[:, ::-1], _turn(sweep), each)
         return self._others.input_gradient(delta, w, sweep, each)
 
-    def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
+    def weight_gradient(
+        self, x: Floats, delta: Floats, sweep: Sweep, each: Each, shards: Sequence[slice] = ()
+    ) -> Floats:
         """See `Convolutions`."""
         if not _is_met(sweep):
-            return self._others.weight_gradient(x, delta, sweep, each)
+            return self._others.weight_gradient(x, delta, sweep, each, shards)
+        if shards:
+            return by_shard(lambda some: self.weight_gradient(x[some], delta[some], sweep, each), shards)
         count, loops, walk = sweep.groups, self._loops, _walk(sweep, self._loops.LANES)
         x = np.ascontiguousarray(x).reshape(len(x), count, sweep.source.area)
         delta = np.ascontiguousarray(delta).reshape(len(delta), count, sweep.target.area)

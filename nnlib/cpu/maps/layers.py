@@ -20,7 +20,6 @@ from nnlib.ops import batch_norm
 from nnlib.ops.activations import ROWWISE, activate
 from nnlib.ops.batch_norm import Normed
 from nnlib.ops.pooling import WHOLE
-from nnlib.spec.geometry import Sweep
 from nnlib.spec.kernel import SWEEPING
 from nnlib.spec.types import Activation, Edge, LayerType, PoolingFunction
 from nnlib.util.arrays import Floats
@@ -124,14 +123,11 @@ class MapLayers:
         for edge in node.edges:
             x, w = values.out[edge.source], graph.network.stores[edge.owner]
             sweep = graph.sweep(edge.source, node.number)
-
-            def kernels(some: slice, x: Floats = x, sweep: Sweep = sweep) -> Floats:
-                return self._convolutions.weight_gradient(x[some], delta[some], sweep, each)
-
             if edge.source in graph.learning:
                 belows.append((edge.source, self._convolutions.input_gradient(delta, w, sweep, each)))
             if edge.owner not in graph.network.locked:
-                self._give(edge, by_shard(kernels, values.shards), sink)
+                gradient = self._convolutions.weight_gradient(x, delta, sweep, each, values.shards)
+                self._give(edge, gradient, sink)
                 sink.bias(edge.number, 0, bias.copy())
         return belows
 

@@ -6,17 +6,20 @@ of a source. The gradient of weights is summed over examples piece by piece, in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import product
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import islice, product
 from math import prod
+from operator import iadd
 from types import ModuleType
 
 import numpy as np
 
 from nnlib.cpu.maps.shifts import Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged, without_gaps
 from nnlib.cpu.maps.tasks import NUMBERS, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
-from nnlib.cpu.maps.turned import pieces_across, products_across, turns
+from nnlib.cpu.maps.turned import pieces_across, products_across, turns, weights_across
 from nnlib.cpu.scratch import empty_lines
+from nnlib.shards.tree import Tree
 from nnlib.spec.geometry import Sweep
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, consume
@@ -132,36 +135,45 @@ class Tiled:
 
         consume(each(piece, range(len(tasks) * cuts)))
 
-    def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
-        """See `Convolutions`."""
+    def weight_gradient(
+        self, x: Floats, delta: Floats, sweep: Sweep, each: Each, shards: Sequence[slice] = ()
+    ) -> Floats:
+        """See `Convolutions`; what shards give is added as it comes, before it is put where weights are."""
         sweep = merged(sweep)
-        below, above = channels_of(sweep)
-        volume = sweep.volume
-        if turns(
-            forward_shifts(sweep, below, Room(width_of(sweep), NUMBERS, plain=above % ROWS == 0)), above, self._loops
-        ):
-            products, (parts, tasks) = products_across, pieces_across(sweep, len(x), self._loops)
-        else:
-            products, (parts, tasks) = _products, self._pieces(sweep, len(x))
-        sums = ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts))))
-        x, delta = np.ascontiguousarray(x).reshape(-1), np.ascontiguousarray(delta).reshape(-1)
-        gradient = np.empty((sweep.groups, above, below * volume), np.float32)
+        (below, above), loops = channels_of(sweep), self._loops
+        full = [some for some in shards if some.start < some.stop] or [slice(0, len(x))]
+        shifts = forward_shifts(sweep, below, Room(width_of(sweep), NUMBERS, plain=above % ROWS == 0))
+        pieces, products, weights = (
+            (pieces_across, products_across, weights_across)
+            if turns(shifts, above, loops)
+            else (self._pieces, _products, _weights)
+        )
+        found = [(x[some], delta[some], *pieces(sweep, some.stop - some.start, loops)) for some in full]
+        parts = found[0][2]
+        cuts = [ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts)))) for *_, tasks in found]
+        each_one = [(part, shard, cut) for part in parts for shard, sums in enumerate(cuts) for cut in sums]
+        flat = [[np.ascontiguousarray(array).reshape(-1) for array in some[:2]] for some in found]
 
         def piece(number: int) -> Floats:
-            part = parts[number // len(sums)]
-            return products(x, delta, sweep, part, [tasks[n] for n in sums[number % len(sums)]], self._loops)
+            part, shard, cut = each_one[number]
+            tasks = found[shard][3]
+            sums: Floats = products(flat[shard][0], flat[shard][1], sweep, part, [tasks[n] for n in cut], loops)
+            return sums
 
-        for number, part in enumerate(each(piece, range(len(parts) * len(sums)))):
-            groups, rows_, channels = parts[number // len(sums)]
-            columns = slice(channels.start * volume, channels.stop * volume)
-            found = gradient[_slice(groups), _slice(rows_), columns]
-            if number % len(sums):
-                found += part
-            else:
-                found[...] = part
+        given = iter(each(piece, range(len(each_one))))
+        gradient = np.empty((sweep.groups, above, below * sweep.volume), np.float32)
+        for part in parts:
+            tree = Tree[Floats]()
+            for sums in cuts:
+                tree.add(reduce(iadd, islice(given, len(sums))))
+            for _ in shards[len(full) :]:
+                tree.add(np.zeros_like(tree.first))
+            groups, rows, channels = part
+            columns = slice(channels.start * sweep.volume, channels.stop * sweep.volume)
+            gradient[_slice(groups), _slice(rows), columns] = weights(tree.total(), sweep, part, loops)
         return gradient.reshape(sweep.target.channels, sweep.fan_in)
 
-    def _pieces(self, sweep: Sweep, batch: int) -> tuple[list[Part], list[Task]]:
+    def _pieces(self, sweep: Sweep, batch: int, _: ModuleType) -> tuple[list[Part], list[Task]]:
         """Return what of the gradient of weights is computed by itself, and what there is to do for each."""
         (below, above), volume = channels_of(sweep), sweep.volume
         plain = above % ROWS == 0
@@ -177,9 +189,12 @@ class Tiled:
 
 
 def _products(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: list[Task], loops: ModuleType) -> Floats:
-    """Return what tasks contribute to the gradient of the weights of some groups, target and source channels."""
+    """Return what tasks contribute to the gradient of the weights of some groups, target and source channels.
+
+    As `_weights` takes it.
+    """
     (below, above), (groups, rows, channels) = channels_of(sweep), part
-    many, others, order = (1, loops.ALONE, loops.ORDER_ALONE) if above == 1 else (*loops.DOTS, loops.ORDER)
+    many, others = (1, loops.ALONE) if above == 1 else loops.DOTS
     tiles = -(-len(channels) * sweep.volume // others), -(-len(rows) // many)
     size = -(-many * others // loops.LANES) * loops.LANES
     found = np.zeros((len(groups), *tiles, size), np.float32)
@@ -199,6 +214,14 @@ def _products(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: list[Ta
             (soon[0] - begin[0], soon[1] - begin[1]),
             *(memory("laid", laid_numbers), memory("sums", own_numbers), found),
         )
+    return found
+
+
+def _weights(found: Floats, sweep: Sweep, part: Part, loops: ModuleType) -> Floats:
+    """Return the gradient (groups, target channels, source channels times places of the kernel) of a part."""
+    (_, above), (groups, rows, channels) = channels_of(sweep), part
+    many, others, order = (1, loops.ALONE, loops.ORDER_ALONE) if above == 1 else (*loops.DOTS, loops.ORDER)
+    tiles = found.shape[1:3]
     found = found[..., list(order)].reshape(len(groups), *tiles, many, others).transpose(0, 2, 3, 1, 4)
     return found.reshape(len(groups), tiles[1] * many, -1)[:, : len(rows), : len(channels) * sweep.volume]
 

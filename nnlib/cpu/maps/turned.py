@@ -42,7 +42,10 @@ def pieces_across(sweep: Sweep, batch: int, loops: ModuleType) -> tuple[list[Par
 
 
 def products_across(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: list[Task], loops: ModuleType) -> Floats:
-    """Return what tasks contribute to the gradient of the weights of a group, of some target and source channels."""
+    """Return what tasks contribute to the gradient of the weights of a group, of some target and source channels.
+
+    As `weights_across` takes it.
+    """
     (group,), rows, channels = part
     below, above = channels_of(sweep)
     pitch = (len(channels) // LINE + 2) * LINE  # channels of a place; no power of two, and room for the last tile
@@ -61,9 +64,15 @@ def products_across(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: l
             memory("sums", 2 * loops.ACROSS * own.wide.channel),
             found,
         )
+    return found
+
+
+def weights_across(found: Floats, sweep: Sweep, part: Part, loops: ModuleType) -> Floats:
+    """Return the gradient (1, target channels, source channels times places of the kernel) of a part."""
+    _, rows, channels = part
     gradient = np.empty((len(rows), len(channels), sweep.volume), np.float32)
     loops.put_weights(found, gradient)
-    return gradient.reshape(len(rows), -1)
+    return gradient.reshape(1, len(rows), -1)
 
 
 def _compact(band: Band, examples: int) -> Lay:
