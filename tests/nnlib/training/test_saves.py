@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.timeout(1800)  # some thirty trainings, each a process of its own
 def test_killed_while_they_save_they_end_with_the_same_bits(tmp_path):
     file = tmp_path / "saves.json"
     command = [sys.executable, "-m", "tests.campaign.saves", "--quick", "--json", str(file)]
