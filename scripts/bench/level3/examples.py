@@ -1,11 +1,10 @@
 """What eight shards of examples cost one rank, and how ranks share the work of a validation.
 
-`python -m scripts.bench.level3.examples`. Ours is `parallel: examples`, the peer `none`. Of a step, which has products
-of an eighth of the rows, and eight gradients: the same network, in turn, in this process; medians of CPU time of one
-thread. Of networks with batch normalization by the whole batch, what a rank computes of a step, and the bytes that it
-sends. Of reading, the bytes of a file's blocks that a rank takes to prepare an epoch. Of a validation, the mean loss
-of all examples: the busiest of some processes, its CPU time without waiting, beside one process that asks about all
-examples at once.
+`python -m scripts.bench.level3.examples`. Ours is `parallel: examples`, the peer `none`. Of a step: the same network,
+in turn, in this process; medians of CPU time of one thread; and what both are made of. Of networks with batch
+normalization by the whole batch, what a rank computes of a step, and the bytes that it sends. Of reading, the bytes of
+a file's blocks that a rank takes to prepare an epoch. Of a validation, the mean loss of all examples: the busiest of
+some processes, its CPU time without waiting, beside one process that asks about all examples at once.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,7 @@ from scripts.bench.common.nnlib_pictures import picture_network
 from scripts.bench.common.nnlib_side import data_sets, problem_of, spec_between
 from scripts.bench.common.pictures import CIFAR, RESNET
 from scripts.bench.common.workload import IMAGES, Work, widths
+from scripts.bench.level3.parts import measure_parts
 from scripts.bench.level3.team import team
 from scripts.bench.level3.work import EVALUATE, EXAMPLES, NONE, Ranked
 
@@ -57,12 +58,14 @@ class Sizes:
     validation_rounds: int
     rows: int
     normed: tuple[Ranked, ...]
+    part_steps: int
 
 
 NORMED = Ranked(kind=RESNET, batch=32, batches=2, steps=1, warm=2, side=64, parallel=EXAMPLES)
 QUICK = Sizes(
     *(3, (256,), (Ranked(kind=CIFAR, batch=16, batches=1, side=16, warm=1, parallel=EXAMPLES),), 2, 20_000),
     (replace(NORMED, batch=8, side=32, warm=1),),
+    part_steps=1,
 )
 FULL = Sizes(
     *(21, (256, 1024, 4096)),
@@ -72,6 +75,7 @@ FULL = Sizes(
     ),
     *(5, 196_608),  # three groups of blocks, see `epoch_order`
     (NORMED, replace(NORMED, batch=128)),
+    part_steps=15,
 )
 RANKS, SEVERAL, NORMED_RANKS = (1, 2, 4), (2, 4, 8), (1, 2)
 READ_BATCH, CACHE = 1024, 256 * MB  # bytes, in which a group has room
@@ -88,6 +92,21 @@ class Shards(Bench[Sizes]):
             with workers(1):
                 ours, peer = self._seconds(batch)
             yield Row(name, 1e3 * ours, 1e3 * peer, "ms")
+
+    def parts(self) -> Iterator[Row]:
+        """Return what steps are made of."""
+        dense, images = self.sizes.batches[0], self.sizes.normed[0]
+        sides: list[tuple[str, int, Callable[[str], Engine]]] = [
+            ("-".join(map(str, UNITS)), dense, partial(_engine, dense)),
+            (f"{images.kind} of {images.side} x {images.side}", images.batch, partial(_pictures, images)),
+        ]
+        for shape, batch, engine_of in sides:
+            with workers(1):
+                found = [_parts(engine_of(parallel), batch, self.sizes.part_steps) for parallel in (EXAMPLES, NONE)]
+            for part in dict.fromkeys([*found[0], *found[1]]):
+                name = f"{shape}, batch {batch}, one thread: {part}, of a step by examples (peer: of a whole one)"
+                ours, peer = (1e3 * one.get(part, 0.0) for one in found)
+                yield Row(name, ours, peer or None, "ms")
 
     def normalization(self) -> Iterator[Row]:
         """Return what a rank does of a step of a network that is normalized by the whole batch, and what it sends."""
@@ -202,6 +221,20 @@ def _bytes_sent(work: Ranked, ranks: int) -> float:
 def _engine(batch: int, parallel: str) -> Engine:
     network, examples = problem_of(Work(IMAGES, batch=batch, batches=1), UNITS[1:-1])
     return Cpu().engine(network, examples, TrainSettings(batch=batch, parallel=parallel))
+
+
+def _pictures(work: Ranked, parallel: str) -> Engine:
+    data = data_sets(work)
+    network = picture_network(work, data)
+    examples = examples_of(network.spec, data, work.kind)
+    return Cpu().engine(network, examples, TrainSettings(batch=work.batch, parallel=parallel))
+
+
+def _parts(engine: Engine, batch: int, steps: int) -> Mapping[str, float]:
+    """Return the seconds of each part of a step; the first one compiles and takes memory."""
+    [prepared] = engine.batches([np.arange(batch)])
+    engine.run(prepared)
+    return measure_parts(lambda: engine.run(prepared), steps)
 
 
 if __name__ == "__main__":
