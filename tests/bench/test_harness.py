@@ -169,7 +169,7 @@ def test_rows_measured_alone_take_their_places_among_the_others(tmp_path, monkey
 
     def finish(ours, *words, more=None, names=("a (peer: float32), wall", "b, wall")):
         arguments = harness.options("x", ["a"], list(words))
-        rows = [harness.Row(name, ours, 2 * ours, "ms") for name in names]
+        rows = [harness.Row(name, ours, ours and 2 * ours, "ms") for name in names]
         harness.finish("x-amd", rows, arguments, more, merged=True)
         kept = json.loads((tmp_path / "x-amd.json").read_text())
         return [(row["workload"], row["ours"]) for row in kept["rows"]]
@@ -177,6 +177,7 @@ def test_rows_measured_alone_take_their_places_among_the_others(tmp_path, monkey
     assert finish(1.0) == [("a (peer: float32), wall", 1), ("b, wall", 1)]
     again = finish(2.0, "--only", "a", names=("a (peer: autocast), wall",))
     assert again == [("a (peer: autocast), wall", 2), ("b, wall", 1)]
+    assert finish(None, "--only", "a", names=("a",)) == again  # a group that could not be measured
     alone = finish(3.0, "--only", "a", names=("b, wall",), more={"peer": "a later one"})
     assert alone == [("b, wall", 3)]
     assert finish(4.0, "--quick", "--only", "a") == alone

@@ -213,11 +213,12 @@ def _text(made: Mapping[str, Any]) -> str:
 def merge(kept: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
     """Return results with the rows that were kept before and not made anew, whichever form of the peer they name.
 
-    Rows of another machine, or with other versions, are not kept.
+    Rows of another machine, or with other versions, are not kept, nor groups made anew that could not be measured.
     """
     apart = ("date", "rows")
     same = all(kept.get(key) == made.get(key) for key in {*kept, *made}.difference(apart))
-    rows = {_name_row(row): row for row in (*(kept["rows"] if same else ()), *made["rows"])}
+    measured = [row for row in made["rows"] if row["ours"] is not None]
+    rows = {_name_row(row): row for row in (*(kept["rows"] if same else ()), *measured)}
     return {**made, "rows": list(rows.values())}
 
 
