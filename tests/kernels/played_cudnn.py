@@ -1,8 +1,8 @@
 """cuDNN without a GPU: NVIDIA's own plans, for the properties of a device; what it would launch NumPy computes.
 
 The library is the real one, so graphs, engines, what is said of them, workspaces and packs of pointers are checked by
-it. The driver beside it has every function that cuDNN looks for, which complains of others at each plan, and refuses.
-What is executed is read from the plan as cuDNN keeps it.
+it. The driver beside it has every function that cuDNN looks for, which complains of others at each plan: it loads the
+programs of engines and refuses all else. What is executed is read from the plan as cuDNN keeps it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,20 @@ from nnlib.ops import convolution
 from nnlib.spec.geometry import Maps, Sweep, Window
 from tests.kernels.standin import FILL, Stream
 
-OF_DRIVER = """
+REFUSE = """
     CtxGetCurrent CtxGetLimit CtxPopCurrent CtxPushCurrent DeviceGet DeviceGetCount DriverGetVersion GetErrorName
-    GetErrorString KernelGetAttribute KernelGetFunction KernelSetAttribute LaunchCooperativeKernel LaunchKernel
-    LaunchKernelEx LibraryGetKernel LibraryLoadData LibraryLoadFromFile LibraryUnload LinkAddData LinkComplete
-    LinkCreate LinkDestroy ModuleGetFunction ModuleLoadData ModuleUnload OccupancyMaxPotentialClusterSize
-    StreamGetCtx TensorMapEncodeIm2col TensorMapEncodeTiled
+    GetErrorString KernelGetAttribute KernelSetAttribute LaunchCooperativeKernel LaunchKernel LaunchKernelEx
+    LibraryLoadFromFile LinkAddData LinkComplete LinkCreate LinkDestroy OccupancyMaxPotentialClusterSize StreamGetCtx
+    TensorMapEncodeIm2col TensorMapEncodeTiled
 """
+# Some engines load their program when they are planned; what is loaded is written to the first argument.
+LOAD = "KernelGetFunction LibraryGetKernel LibraryLoadData ModuleGetFunction ModuleLoadData"
+UNLOAD = "LibraryUnload ModuleUnload"
+DRIVER = (
+    (REFUSE, "int cu{}(void) {{ return 999; }}"),
+    (LOAD, "int cu{}(void **loaded) {{ static int it; *loaded = &it; return 0; }}"),
+    (UNLOAD, "int cu{}(void) {{ return 0; }}"),
+)
 # Multiprocessors and shared memory of a block: A100, H100, B200.
 find_library = cudnn.find_library  # NVIDIA's, whatever is put in its place
 DEVICES = {80: (108, 166912), 90: (132, 232448), 100: (148, 232448)}
@@ -53,10 +60,10 @@ def properties(capability: int) -> str:
 
 @cache
 def library() -> Any:
-    """Return the real cuDNN, beside a driver that refuses everything; MachineError when it is not here."""
+    """Return the real cuDNN, beside a driver that runs nothing; MachineError when it is not here."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "libcuda.so.1"
-        text = "".join(f"int cu{name}(void) {{ return 999; }}\n" for name in OF_DRIVER.split())
+        text = "".join(f"{form.format(name)}\n" for names, form in DRIVER for name in names.split())
         options = ["-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{path.name}", "-o", str(path)]
         subprocess.run(["gcc", *options], input=text, text=True, check=True)
         ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from nnlib.errors import MachineError, NnlibError
 from nnlib.gpu.backend import Gpu
@@ -47,6 +47,7 @@ def planner(request: pytest.FixtureRequest) -> Iterator[Cudnn]:
 
 
 @needs_cudnn
+@example(sweep=sweep_over((Window(2, 2, 1),), 1, 1))  # whose gradient has an engine that loads a program
 @given(sweep=sweeps(most=20, channels=9))
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
