@@ -25,13 +25,14 @@ from nnlib.compiled.vectors import (
     VECTOR,
     Builder,
     Value,
+    left_rows,
     load,
     load_some,
     pick,
     plus,
     repeat,
-    row_address,
     store,
+    store_rows,
     turned,
 )
 
@@ -97,8 +98,7 @@ def _tile(rows: int) -> Callable[..., None]:
     def write(builder: Builder, a: Value, strides: Value, b: Value, pairs: Value, z: Value, pitch: Value) -> None:
         kind = ir.FunctionType(VECTOR, [VECTOR, PAIRS, PAIRS])
         add = builder.module.declare_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", fnty=kind)
-        across, along = (load(builder, builder.add(strides, LONG(8 * n)), LONG) for n in range(2))
-        left = [builder.add(a, builder.mul(across, LONG(row))) for row in range(rows)]
+        left, along = left_rows(builder, a, strides, rows)
 
         def step(pair: Value, totals: list[Value]) -> list[Value]:
             here = builder.add(b, builder.mul(pair, LONG(4 * WIDTH)))
@@ -113,9 +113,7 @@ def _tile(rows: int) -> Callable[..., None]:
                 found += [builder.call(add, [totals[row * VECTORS + n], words, right[n]]) for n in range(VECTORS)]
             return found
 
-        for number, total in enumerate(repeat(builder, pairs, [NOTHING] * rows * VECTORS, step)):
-            row, n = divmod(number, VECTORS)
-            store(builder, total, plus(builder, row_address(builder, z, row, pitch), n * LANES))
+        store_rows(builder, repeat(builder, pairs, [NOTHING] * rows * VECTORS, step), VECTORS, z, pitch)
 
     return emit(write)
 

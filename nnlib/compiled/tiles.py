@@ -20,6 +20,7 @@ from nnlib.compiled.vectors import (
     add_lanes,
     add_product,
     everywhere,
+    left_rows,
     load,
     order_of,
     plus,
@@ -27,6 +28,7 @@ from nnlib.compiled.vectors import (
     repeat,
     row_address,
     store,
+    store_rows,
     turned,
 )
 
@@ -61,18 +63,14 @@ def _sums(rows: int, vectors: int) -> Callable[..., None]:
                 found += [add_product(builder, weight, met[n], totals[row * vectors + n]) for n in range(vectors)]
             return found
 
-        totals = repeat(builder, count, [NOTHING] * rows * vectors, step)
-        for number, total in enumerate(totals):
-            row, n = divmod(number, vectors)
-            store(builder, total, plus(builder, row_address(builder, z, row, pitch), n * LANES))
+        store_rows(builder, repeat(builder, count, [NOTHING] * rows * vectors, step), vectors, z, pitch)
 
     return emit(write)
 
 
 def _products(rows: int, vectors: int) -> Callable[..., None]:
     def write(builder: Builder, a: Value, strides: Value, b: Value, count: Value, z: Value, pitch: Value) -> None:
-        across, along = (load(builder, builder.add(strides, LONG(8 * n)), LONG) for n in range(2))
-        left = [builder.add(a, builder.mul(across, LONG(row))) for row in range(rows)]
+        left, along = left_rows(builder, a, strides, rows)
 
         def step(k: Value, totals: list[Value]) -> list[Value]:
             here, further = builder.add(b, builder.mul(k, LONG(4 * VECTORS * LANES))), builder.mul(k, along)
@@ -82,9 +80,7 @@ def _products(rows: int, vectors: int) -> Callable[..., None]:
                 found += [add_product(builder, one, right[n], totals[row * vectors + n]) for n in range(vectors)]
             return found
 
-        for number, total in enumerate(repeat(builder, count, [NOTHING] * rows * vectors, step)):
-            row, n = divmod(number, vectors)
-            store(builder, total, plus(builder, row_address(builder, z, row, pitch), n * LANES))
+        store_rows(builder, repeat(builder, count, [NOTHING] * rows * vectors, step), vectors, z, pitch)
 
     return emit(write)
 

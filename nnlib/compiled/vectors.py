@@ -78,6 +78,22 @@ def row_address(builder: Builder, address: Value, number: int, pitch: Value) -> 
     return builder.add(address, builder.mul(pitch, LONG(4 * number)))
 
 
+def left_rows(builder: Builder, a: Value, strides: Value, rows: int) -> tuple[list[Value], Value]:
+    """Return where the rows of a left factor begin, and how far it is to what meets the next of the right one.
+
+    strides[0] bytes lie from row to row, strides[1] along k.
+    """
+    across, along = (load(builder, builder.add(strides, LONG(8 * n)), LONG) for n in range(2))
+    return [builder.add(a, builder.mul(across, LONG(row))) for row in range(rows)], along
+
+
+def store_rows(builder: Builder, totals: Sequence[Value], vectors: int, z: Value, pitch: Value) -> None:
+    """Write sums row by row, so many vectors each, to rows that are `pitch` numbers apart."""
+    for number, total in enumerate(totals):
+        row, n = divmod(number, vectors)
+        store(builder, total, plus(builder, row_address(builder, z, row, pitch), n * LANES))
+
+
 def pick(builder: Builder, vector: Value, lanes: Sequence[int]) -> Value:
     """Return a vector of some lanes of another."""
     mask = ir.Constant(ir.VectorType(INT, len(lanes)), list(lanes))

@@ -148,12 +148,12 @@ def _norm_backward(forward: Forward, node: Node, values: Values, delta: Floats, 
     if not node.layer.batch_norm:
         return delta
     norm, fixed = forward.network.norms[node.number], node.number in forward.network.fixed
+    if values.norms is not None and not fixed:
+        return values.norms.backward(node, norm, values.normed[node.number], delta, sink)
     if node.layer.type is not LayerType.FULLY_CONNECTED:
         return forward.maps.norm_backward(node, values, delta, sink)
     if fixed:
         return batch_norm.inference_backward(norm, delta)
-    if values.norms is not None:
-        return values.norms.backward(node, norm, values.normed[node.number], delta, sink)
     below, scale_gradient, bias_gradient = batch_norm.backward(norm, values.normed[node.number], delta)
     sink.norm(node.number, scale_gradient, bias_gradient)
     return below

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nnlib.cpu.maps.by_shard import filled
 from nnlib.cpu.maps.layers import MapLayers, is_simple
 from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.maps.shard_norms import ShardNorms
@@ -74,7 +75,7 @@ class Values:
     @property
     def full(self) -> tuple[slice, ...]:
         """The shards that have examples."""
-        return tuple(some for some in self.shards if some.start < some.stop)
+        return filled(self.shards)
 
     def parts(self) -> list[Values]:
         """Return what was found of each of these, but of its normalization; of a batch that is not cut all in one."""

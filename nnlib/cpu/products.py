@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +64,8 @@ class Rounded(Float32):
         return from_bf16(to_bf16(x))
 
 
-class Pairs:
-    """A matrix of float32 numbers as a factor, rounded and laid out once for each side of a product that it is on.
+class LaidOut:
+    """A matrix of float32 numbers as a factor, laid out once for each side of a product that it is on.
 
     Whoever has it does not change the numbers. Several threads may ask at once; each then lays it out.
     """
@@ -73,22 +73,31 @@ class Pairs:
     __slots__ = ("_by_rows", "_left", "_memory", "_right", "shape", "x")
 
     def __init__(self, x: Floats, memory: str = "") -> None:
-        apart = x.strides
-        if x.itemsize not in apart:
-            x, apart = (copy := np.ascontiguousarray(x)), copy.strides
-        self.x, self.shape, self._memory = x, x.shape, memory
-        self._by_rows = apart[1] == x.itemsize
+        self.x = x if x.itemsize in x.strides else np.ascontiguousarray(x)
+        self.shape, self._memory = x.shape, memory
+        self._by_rows = self.x.strides[1] == x.itemsize
         self._left: tuple[NDArray[Any], NDArray[np.int64]] | None = None
-        self._right: NDArray[np.uint32] | None = None
+        self._right: NDArray[Any] | None = None
 
     @property
-    def T(self) -> Pairs:  # noqa: N802 (NumPy's name)
+    def T(self) -> Self:  # noqa: N802 (NumPy's name)
         """The factor transposed."""
-        return Pairs(self.x.T, f"{self._memory}, turned" if self._memory else "")
+        return type(self)(self.x.T, f"{self._memory}, turned" if self._memory else "")
 
-    def __getitem__(self, place: Any) -> Pairs:
+    def __getitem__(self, place: Any) -> Self:
         """Return a part of the factor."""
-        return Pairs(self.x[place])
+        return type(self)(self.x[place])
+
+    def _get(self, side: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        if self._memory:
+            return SCRATCH.get(f"{side} {self._memory}", shape, dtype)
+        return empty_lines(math.prod(shape), dtype).reshape(shape)
+
+
+class Pairs(LaidOut):
+    """As numbers rounded to bfloat16, two of a sum side by side; see `Paired`."""
+
+    __slots__ = ()
 
     def left(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return words of the left factor (n, k), and how many bytes lie between rows and between pairs."""
@@ -119,9 +128,6 @@ class Pairs:
             self._right = panels
         return self._right
 
-    def _get(self, side: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        return SCRATCH.get(f"{side} {self._memory}", shape, dtype) if self._memory else np.empty(shape, dtype)
-
 
 class Paired:
     """Products of bfloat16 numbers by AVX-512's instructions, compiled; see `compiled.bf16`.
@@ -139,14 +145,9 @@ class Paired:
     def multiply(self, a: Pairs, b: Pairs, out: Floats | None = None) -> Floats:
         """See `Products`."""
         assert LOOPS is not None, "who asks for it has looked"
-        (n, k), m = a.shape, b.shape[1]
-        if out is None:
-            out = np.empty((n, m), np.float32)
-        assert (b.shape[0], out.shape) == (k, (n, m)), "compiled loops do not see where arrays end"
-        if not (n and k and m):
-            out[...] = 0
+        out, (n, m) = _place_of(a, b, out), (a.shape[0], b.shape[1])
+        if not (out.size and a.shape[1]):
             return out
-        assert out.strides[1] == out.itemsize or m == 1, "what is written is rows"
         (words, strides), bf16 = a.left(), LOOPS.bf16
         tile = SCRATCH.get("tile", (bf16.ROWS * bf16.WIDTH,), np.float32)
         pitch = out.strides[0] // out.itemsize
@@ -154,35 +155,20 @@ class Paired:
         return out
 
 
-class Panels:
-    """A float32 matrix as a factor, laid out once for each side of a product that it is on; see `Ordered`."""
+class Panels(LaidOut):
+    """As float32 numbers; see `Ordered`."""
 
-    __slots__ = ("_left", "_memory", "_right", "shape", "x")
-
-    def __init__(self, x: Floats, memory: str = "") -> None:
-        self.x = x if x.itemsize in x.strides else np.ascontiguousarray(x)
-        self.shape, self._memory = x.shape, memory
-        self._left: tuple[NDArray[Any], NDArray[np.int64]] | None = None
-        self._right: Floats | None = None
-
-    @property
-    def T(self) -> Panels:  # noqa: N802 (NumPy's name)
-        """The factor transposed."""
-        return Panels(self.x.T, f"{self._memory}, turned" if self._memory else "")
-
-    def __getitem__(self, place: Any) -> Panels:
-        """Return a part of the factor."""
-        return Panels(self.x[place])
+    __slots__ = ()
 
     def left(self) -> tuple[Floats, NDArray[np.int64]]:
         """Return the left factor (n, k), and `strides` of `compiled.gemm.multiply`."""
         if self._left is None:
             assert LOOPS is not None, "who asks for it has looked"
             (n, k), rows, x = self.shape, LOOPS.ROWS, self.x
-            if x.strides[1] == x.itemsize and n % rows == 0:
+            if self._by_rows and n % rows == 0:
                 self._left = x, np.array((x.strides[0], x.itemsize, x.strides[0]))
             else:
-                blocks = self._get("left", (-(-n // rows), k, rows))
+                blocks = self._get("left", (-(-n // rows), k, rows), np.float32)
                 if n % rows:
                     blocks[-1] = 0
                     blocks[-1, :, : n % rows] = x[n // rows * rows :].T
@@ -195,18 +181,13 @@ class Panels:
         if self._right is None:
             assert LOOPS is not None
             (k, m), gemm, x = self.shape, LOOPS.gemm, self.x
-            panels = self._get("right", (-(-m // gemm.WIDE), k, gemm.WIDE))
-            if x.strides[1] == x.itemsize:
+            panels = self._get("right", (-(-m // gemm.WIDE), k, gemm.WIDE), np.float32)
+            if self._by_rows:
                 gemm.lay_rows(x.ctypes.data, x.strides[0], k, m, panels)
             else:
                 gemm.lay_columns(x.T, panels)
             self._right = panels
         return self._right
-
-    def _get(self, side: str, shape: tuple[int, ...]) -> Floats:
-        if self._memory:
-            return SCRATCH.get(f"{side} {self._memory}", shape, np.float32)
-        return empty_lines(math.prod(shape), np.float32).reshape(shape)
 
 
 class Ordered:
@@ -226,19 +207,28 @@ class Ordered:
     def multiply_shards(self, a: Panels, b: Panels, ends: Sequence[int], out: Floats | None = None) -> Floats:
         """As `multiply`, where each sum is the tree's of one for each shard of k, which end so."""
         assert LOOPS is not None, "who asks for it has looked"
-        (n, k), m = a.shape, b.shape[1]
-        if out is None:
-            out = np.empty((n, m), np.float32)
-        assert (b.shape[0], out.shape, ends[-1]) == (k, (n, m), k), "compiled loops do not see where arrays end"
-        if not (n and k and m):
-            out[...] = 0
+        assert ends[-1] == a.shape[1], "compiled loops do not see where arrays end"
+        out, (n, m) = _place_of(a, b, out), (a.shape[0], b.shape[1])
+        if not (out.size and a.shape[1]):
             return out
-        assert out.strides[1] == out.itemsize or m == 1, "what is written is rows"
         (left, strides), gemm = a.left(), LOOPS.gemm
         room = SCRATCH.get("tiles", (gemm.BRANCHES + 1, gemm.TILE), np.float32)
         borders, pitch = np.array((0, *ends)), out.strides[0] // out.itemsize
         gemm.multiply(left.ctypes.data, strides, b.right(), borders, n, m, out.ctypes.data, pitch, room)
         return out
+
+
+def _place_of(a: LaidOut, b: LaidOut, out: Floats | None) -> Floats:
+    """Return what a compiled product of fitting factors is written to: `out` if there is one; zeros of empty sums."""
+    (n, k), m = a.shape, b.shape[1]
+    if out is None:
+        out = np.empty((n, m), np.float32)
+    assert (b.shape[0], out.shape) == (k, (n, m)), "compiled loops do not see where arrays end"
+    if not (n and k and m):
+        out[...] = 0
+    else:
+        assert out.strides[1] == out.itemsize or m == 1, "what is written is rows"
+    return out
 
 
 FLOAT32 = Float32()

@@ -19,6 +19,11 @@ from nnlib.shards.tree import Tree, tree_sum
 from nnlib.util.arrays import Floats
 
 
+def filled(shards: Sequence[slice]) -> tuple[slice, ...]:
+    """Return the shards that have examples."""
+    return tuple(some for some in shards if some.start < some.stop)
+
+
 def by_shard(find: Callable[[slice], Floats], shards: Sequence[slice]) -> Floats:
     """Return the sum of what `find` gives of some examples, which may be overwritten."""
     return _add(lambda some, _: find(some), shards) if shards else find(slice(None))
@@ -76,9 +81,9 @@ class PartSums:
 
 def _add(find: Callable[[slice, int], Floats], shards: Sequence[slice]) -> Floats:
     """Return the sum of what `find` gives of each shard, which is told how many parts are kept meanwhile."""
-    tree, last = Tree[Floats](), np.zeros(0)
-    for some in shards:
-        part = find(some, tree.kept) if some.start < some.stop else np.zeros(last.shape, last.dtype)
-        last = part
-        tree.add(part)
+    tree = Tree[Floats]()
+    for some in filled(shards):
+        tree.add(find(some, tree.kept))
+    for _ in shards[len(filled(shards)) :]:
+        tree.add(np.zeros_like(tree.first))
     return tree.total()

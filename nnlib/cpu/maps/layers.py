@@ -142,10 +142,7 @@ class MapLayers:
         if node.number in network.fixed:
             by_examples(self._each, lambda some: batch_norm.inference_backward(norm, wide[some]), *delta.shape)
             return wide.reshape(delta.shape)
-        normed = values.normed[node.number]
-        if values.norms is not None:
-            return values.norms.backward(node, norm, normed, delta, sink)
-        scale, bias = np.empty_like(norm.scale), np.empty_like(norm.bias)
+        normed, scale, bias = values.normed[node.number], np.empty_like(norm.scale), np.empty_like(norm.bias)
         by_maps(self._each, lambda some: normalize_back(norm, normed, wide, some, scale, bias), len(delta), maps)
         sink.norm(node.number, scale, bias)
         return wide.reshape(delta.shape)

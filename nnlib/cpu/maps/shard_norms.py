@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from nnlib.cpu.maps.by_shard import filled
 from nnlib.cpu.maps.norms import measure, normalize_back_by, normalize_by, sum_back
 from nnlib.cpu.maps.pieces import by_maps
 from nnlib.cpu.sink import Sink
@@ -42,7 +43,7 @@ class ShardNorms:
         `sums` are overwritten, and the running averages of `norm` take in the batch's statistics.
         """
         z = _wide(node, sums)
-        found = [self._measure(node, z[some]) for some in self._full]
+        found = [self._measure(node, z[some]) for some in filled(self.shards)]
         mean, inverse = self._merge(node, norm, found)
         return Normed(z, inverse), self._normalize(node, norm, z, mean, inverse).reshape(sums.shape)
 
@@ -53,7 +54,7 @@ class ShardNorms:
         """
         wide = _wide(node, np.ascontiguousarray(delta))
         parts = np.zeros((len(self.shards), 2, len(norm.scale)), norm.scale.dtype)
-        for some, (scale, bias) in zip(self._full, parts, strict=False):
+        for some, (scale, bias) in zip(filled(self.shards), parts, strict=False):
             self._sum_back(node, Normed(normed.normal[some], normed.inverse), wide[some], scale, bias)
         own = tree_sum([*parts])
         sink.norm(node.number, *own)
@@ -66,10 +67,6 @@ class ShardNorms:
             self._merge(node, norms[node.number], [])
         for node in (node for node in reversed(nodes) if node.number in live):
             self._add(np.zeros((2, len(norms[node.number].scale)), norms[node.number].scale.dtype))
-
-    @property
-    def _full(self) -> tuple[slice, ...]:
-        return tuple(some for some in self.shards if some.start < some.stop)
 
     def _merge(self, node: Node, norm: BatchNorm, found: Sequence[Moments]) -> tuple[Floats, Floats]:
         """Return the whole batch's mean and 1 / standard deviation, from the moments of the own shards."""

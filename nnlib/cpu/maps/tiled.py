@@ -15,6 +15,7 @@ from types import ModuleType
 
 import numpy as np
 
+from nnlib.cpu.maps.by_shard import filled
 from nnlib.cpu.maps.shifts import Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged, without_gaps
 from nnlib.cpu.maps.tasks import NUMBERS, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
 from nnlib.cpu.maps.turned import pieces_across, products_across, turns, weights_across
@@ -141,7 +142,7 @@ class Tiled:
         """See `Convolutions`; what shards give is added as it comes, before it is put where weights are."""
         sweep = merged(sweep)
         (below, above), loops = channels_of(sweep), self._loops
-        full = [some for some in shards if some.start < some.stop] or [slice(0, len(x))]
+        full = filled(shards) or (slice(0, len(x)),)
         shifts = forward_shifts(sweep, below, Room(width_of(sweep), NUMBERS, plain=above % ROWS == 0))
         pieces, products, weights = (
             (pieces_across, products_across, weights_across)

@@ -9,7 +9,6 @@ Each processor's results have a file of their own, in which runs of some rows pu
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from nnlib.cpu.products import has_amx, obstacle
 from scripts.bench.common.child import Child
 from scripts.bench.common.harness import Bench, Row, main
-from scripts.bench.common.processes import ONE_THREAD, NotMeasuredError, environment, module
+from scripts.bench.common.processes import ONE_THREAD, NotMeasuredError, measure, module
 from scripts.bench.common.processor import name_processor
 from scripts.bench.common.workload import AUTOENCODER, IMAGES, STEP, Work, widths
 
@@ -101,12 +100,9 @@ class Steps(Bench[Sizes]):
 
 def _parts(work: Work) -> dict[str, float]:
     """Return the milliseconds of a step, of its parts, and of its products at the fastest."""
-    env = environment(dict.fromkeys(ONE_THREAD, str(work.threads)))
-    words = module("cpu.parts", work.arguments())
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotMeasuredError(done.stderr[-500:])
-    return {name: float(spent) for name, spent in json.loads(done.stdout).items()}
+    env = dict.fromkeys(ONE_THREAD, str(work.threads))
+    done = measure(module("cpu.parts", work.arguments()), env=env)
+    return {name: float(spent) for name, spent in json.loads(done.output).items()}
 
 
 def _side(work: Work) -> Child:
