@@ -38,3 +38,7 @@ def test_a_fresh_clone_comes_to_champions(run_area):
     assert "recent popularity" in done.stdout
     for region, customers in (("Belgium", 8), ("United Kingdom", 1133), ("all regions", 1248)):
         assert re.search(rf"{region} +│ +{customers} │", done.stdout), done.stdout
+    assert re.search(r"^\d+ regions have no customers to judge by, and no row: ", done.stdout, re.MULTILINE)
+    assert "regiondag recommend retail --region France --customer 12583" in done.stderr
+    table = done.stdout.partition("France, customer 12583: by ")[2]
+    assert len(re.findall(r"^│ +\d+ │", table, re.MULTILINE)) == 10, done.stdout

@@ -110,12 +110,14 @@ def _write(folder: RunFolder, arguments: argparse.Namespace) -> tuple[Sequence[A
 
 def show_summary(folder: RunFolder, summary: Summary) -> None:
     """Print a summary that has been written: the table, why things are as they are, and where the files lie."""
-    from regiondag.report.markdown import headings, list_reasons, list_what_is_left, say_headline, table
-    from regiondag.util.text import spell_out
+    from regiondag.report.markdown import list_reasons, list_what_is_left, say_headline, short_table
+    from regiondag.util.text import list_some, spell_out
 
-    print_table(summary.study, headings(summary), table(summary), NARROW)
+    names, rows, more = short_table(summary)
+    print_table(summary.study, names, rows, NARROW)
     cautions = (f"Caution: {text}" for text in summary.cautions)
-    for text in (*say_headline(summary), *cautions, *list_reasons(summary), *list_what_is_left(summary)):
+    reasons = list_reasons(summary, list_some)
+    for text in (*more, *say_headline(summary), *cautions, *reasons, *list_what_is_left(summary)):
         print_folded(spell_out(text))
     model = PROGRAM_MODEL_FILE if any(region.of_program for region in summary.regions) else MODEL_FILE
     print(f"Models: {near_path(folder.path, sys.stdout)}/regions/*/champion/{model}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from regiondag.report.headline import say_against, say_cost, say_counts
+from collections.abc import Callable, Sequence
+
+from regiondag.report.headline import Verdict, judge, say_against, say_cost, say_counts
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
 from regiondag.run.region_state import list_left
 from regiondag.util.intervals import FEW
-from regiondag.util.text import escape_markdown, shorten
+from regiondag.util.text import escape_markdown, list_some, shorten
 
 MOST_CONFUSED, LONGEST_NAME = 5, 18  # rows of a region, and characters
+SERVED_BY = "served by"
 COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
 
 # --- text --------------------------------------------------------------------------------------------------
@@ -19,7 +22,7 @@ def headings(summary: Summary) -> list[str]:
     if _is_compared(summary):
         others = [words for name, words in COMPARED.items() if _has(summary, name)]
         judged = [summary.asked, _test(summary), "95 %", *others, "bestsellers"]
-        return ["region", *judged, "served by"]
+        return ["region", *judged, SERVED_BY]
     if _is_of_programs(summary):
         return ["region", "status", _test(summary), "trials run/failed/pruned", "hours", "champion"]
     figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", f"popularity {metric}")]
@@ -50,7 +53,24 @@ def table(summary: Summary) -> list[list[str]]:
     ]
 
 
-def list_reasons(summary: Summary) -> list[str]:
+def short_table(summary: Summary) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return headings, rows, and in words what these leave out: regions without a figure, and what serves them all."""
+    names, rows, words = headings(summary), table(summary), []
+    is_one = len({row[-1] for row in rows}) == 1 < len(rows)
+    if is_one and names[-1] == SERVED_BY and all(region.finished for region in summary.regions):
+        words.append(f"All are served by the same: {rows[0][-1]}.")
+        names, rows = names[:-1], [row[:-1] for row in rows]
+    silent = [_is_silent(summary, region) for region in summary.regions]
+    left_out = [region.region for region, is_silent in zip(summary.regions, silent, strict=True) if is_silent]
+    if 1 < len(left_out) < len(rows):
+        rows = [row for row, is_silent in zip(rows, silent, strict=True) if not is_silent]
+        words.append(
+            f"{len(left_out):,} regions have no {summary.asked} to judge by, and no row: {list_some(left_out)}."
+        )
+    return names, rows, words
+
+
+def list_reasons(summary: Summary, join: Callable[[Sequence[str]], str] = ", ".join) -> list[str]:
     """Return why regions stand where they do: one line a region, or one for all that share a reason."""
     regions: dict[str, list[str]] = {}
     for region in summary.regions:
@@ -58,7 +78,7 @@ def list_reasons(summary: Summary) -> list[str]:
             regions.setdefault(region.reason, []).append(region.region)
     if not _is_compared(summary):
         return [f"{region.region}: {region.reason}" for region in summary.regions if region.reason]
-    return [f"{', '.join(names)}: {reason}" for reason, names in regions.items()]
+    return [f"{join(names)}: {reason}" for reason, names in regions.items()]
 
 
 def list_what_is_left(summary: Summary) -> list[str]:
@@ -69,6 +89,13 @@ def list_what_is_left(summary: Summary) -> list[str]:
 def _is_compared(summary: Summary) -> bool:
     """Whether regions were judged by their customers, beside simpler models."""
     return any(region.customers for region in summary.regions)
+
+
+def _is_silent(summary: Summary, region: RegionSummary) -> bool:
+    """Whether a region is served, and a row of figures would have none."""
+    if not _is_compared(summary) or region.customers or region.stands_for_all:
+        return False
+    return judge(region, region.metric or summary.metric)[0] is Verdict.NO_FIGURES
 
 
 def _is_of_programs(summary: Summary) -> bool:

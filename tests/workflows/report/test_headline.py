@@ -12,9 +12,10 @@ from regiondag.cli import main
 from regiondag.report import headline as module
 from regiondag.report.bill import Bill
 from regiondag.report.headline import Verdict, judge, say_against, say_cost, say_counts, say_needs
-from regiondag.report.markdown import headings, say_headline, table
+from regiondag.report.markdown import headings, list_reasons, say_headline, short_table, table
 from regiondag.report.page_data import _headline
 from regiondag.report.summary import Summary, summarise
+from regiondag.util.text import list_some
 from tests.support import made_up_run
 from tests.workflows.report.test_page_data import region
 
@@ -178,3 +179,27 @@ def test_networks_and_programs_of_one_study_are_counted_each_by_what_is_known_of
     assert [word for _, word, _ in counted["counts"][: counted["main"]]] == ["better", "worse", "too close to tell"]
     alone = _headline(Summary("shop", "/runs/run-1", "rmse", (program,)))
     assert alone["counts"][: alone["main"]] == [["best trial", "with the best of their trials", 1]]
+
+
+def test_a_terminal_shows_no_rows_without_figures_and_no_column_that_says_one_thing():
+    shown = [judged("a", 0.02, 0.01, 0.03), judged("b", 0.0, 0.0, 0.0)]
+    silent = [region(name, test={}, reason="common choice: nobody to judge") for name in "cdefgh"]
+    of = [replace(one, metric="ndcg@20", recipe="days") for one in (*shown, *silent)]
+    names, rows, words = short_table(Summary("shop", "/runs/run-1", "ndcg@20", tuple(of)))
+    assert names == headings(Summary("shop", "/runs/run-1", "ndcg@20", tuple(of)))[:-1]
+    assert [row[:3] for row in rows] == [["A", "100", "0.1000"], ["B", "100", "0.1000"]]
+    assert words == [
+        "All are served by the same: days.",
+        "6 regions have no customers to judge by, and no row: C, D, E, F and 2 more.",
+    ]
+    other = Summary("shop", "/runs/run-1", "ndcg@20", (*of[:2], replace(of[2], recipe="ials")))
+    assert short_table(other) == (headings(other), table(other), [])
+    failed = Summary("shop", "/runs/run-1", "ndcg@20", (*of, region("i", "failed", test={}, metric="ndcg@20")))
+    assert [row[0] for row in short_table(failed)[1]] == ["A", "B", "I"]
+
+
+def test_a_terminal_names_some_of_the_regions_that_share_a_reason():
+    rows = [judged("a", 0.02, 0.01, 0.03), *(region(name, reason="common choice") for name in "bcdefg")]
+    one = summary(*rows)
+    assert "B, C, D, E and 2 more: common choice" in list_reasons(one, list_some)
+    assert "B, C, D, E, F, G: common choice" in list_reasons(one)
