@@ -24,6 +24,7 @@ from nnlib.compiled.tiles import (
     add_across,
     dots,
     dots_alone,
+    merge_place,
     sum_across,
     sum_two_across,
     sums,
@@ -39,6 +40,7 @@ from nnlib.compiled.vectors import LANES
 Floats = NDArray[Any]
 Longs = NDArray[Any]
 MANY, OTHERS = DOTS
+BRANCHES = 2  # tiles of sums that are kept besides what becomes the sum of eight shards
 
 
 @compile_loop
@@ -245,18 +247,22 @@ def correlate_across(
     examples: int,
     channels: tuple[int, int],
     base: Longs,
+    borders: Longs,
     shifts: Longs,
     tiles: Longs,
     laid: Floats,
     turned: Floats,
     rows: Floats,
+    room: Floats,
     gradient: Floats,
 ) -> None:
     """Add to `gradient` (blocks of rows, places of the kernel, channels, ACROSS rows) what some examples contribute.
 
     `base` says where in a source that is laid out the places of delta begin, example behind example, and `shifts` how
-    far from there each place of the kernel is, both times the channels of `gradient`. `tiles` are of channels. `laid`,
-    `turned` and `rows` are memory: of LANES channels, of the source by places, of delta in either form.
+    far from there each place of the kernel is, both times the channels of `gradient`. `tiles` are of channels. With
+    several shards, of which each has the places from one of `borders` to the next, `gradient` becomes the tree's sum of
+    theirs, a power of two. `laid`, `turned`, `rows` and `room` are memory: of LANES channels, of the source by places,
+    of delta in either form, of BRANCHES of the largest tile.
     """
     below, above = channels
     pitch, count, places = gradient.shape[2], starts.shape[0] * lay.phase, base.size
@@ -274,5 +280,28 @@ def correlate_across(
         for place in range(shifts.size):
             here, there = by_place + 4 * shifts[place], gradient[block, place].ctypes.data
             for tile in tiles:
-                add_across(here, base.ctypes.data, places, weights, there, tile)
+                if borders.size == 2:
+                    add_across(here, base.ctypes.data, places, weights, there, tile, -1)
+                else:
+                    _add_shards(here, base.ctypes.data, borders, weights, there, tile, room.ctypes.data)
                 here, there = here + 4 * tile, there + 4 * ACROSS * tile
+
+
+@compile_within
+def _add_shards(x: int, base: int, borders: Longs, w: int, z: int, places: int, room: int) -> None:
+    """Let z[p, row] be the sum of shards of k, see `add_across`, of which every other one is added to the one before.
+
+    The sums of pairs are added in the order of `shards.tree`, while they are in the cache.
+    """
+    tile, branches = 4 * ACROSS * places, 0
+    for shard in range(borders.size - 1):
+        first, height = borders[shard], shard + 1
+        branches += height % 2
+        there = z if branches == 1 else room + (branches - 2) * tile
+        kept = -(shard % 2)
+        add_across(x, base + 8 * first, borders[height] - first, w + 4 * ACROSS * first, there, places, kept)
+        while height % 4 == 0:
+            below = z if branches == 2 else room + (branches - 3) * tile
+            for place in range(0, tile, 4 * ACROSS):
+                merge_place(below + place, there + place, 0, 0, 0, 0)
+            branches, there, height = branches - 1, below, height // 2

@@ -7,7 +7,7 @@ each loop, or its module, names.
 
 from nnlib.compiled import bf16, gemm
 from nnlib.compiled.bf16 import to_bf16
-from nnlib.compiled.convolution import convolve, convolve_as_it_is, correlate, correlate_across
+from nnlib.compiled.convolution import BRANCHES, convolve, convolve_as_it_is, correlate, correlate_across
 from nnlib.compiled.depthwise import correlate_maps, sweep_maps
 from nnlib.compiled.laying import pack, put_weights
 from nnlib.compiled.maps import (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nnlib.compiled.compiler import compile_within, emit, has
+from nnlib.compiled.compiler import compile_within, emit, has, ir
 from nnlib.compiled.vectors import (
+    BITS,
     FLOAT,
     LANES,
     LONG,
@@ -22,6 +23,7 @@ from nnlib.compiled.vectors import (
     everywhere,
     left_rows,
     load,
+    load_some,
     order_of,
     plus,
     prefetch,
@@ -85,9 +87,9 @@ def _products(rows: int, vectors: int) -> Callable[..., None]:
     return emit(write)
 
 
-def _merge() -> Callable[..., None]:
+def _merge(vectors: int) -> Callable[..., None]:
     def write(builder: Builder, left: Value, right: Value, *_: Value) -> None:
-        for n in range(ROWS * VECTORS):
+        for n in range(vectors):
             here = plus(builder, left, n * LANES)
             store(builder, builder.fadd(load(builder, here), load(builder, plus(builder, right, n * LANES))), here)
 
@@ -155,9 +157,10 @@ def _across(places: int, *, added: bool = False, paired: bool = False) -> Callab
 
         totals = repeat(builder, count, [NOTHING] * places * (1 + paired) * BOTH, step)
         if added:
+            kept = builder.bitcast(builder.trunc(pitch, ir.IntType(LANES)), BITS)
             for number, total in enumerate(totals):
                 address = plus(builder, z, number * LANES)
-                store(builder, builder.fadd(load(builder, address), total), address)
+                store(builder, builder.fadd(load_some(builder, address, kept), total), address)
         else:
             for n in range(BOTH):
                 for row, vector in enumerate(turned(builder, totals[n::BOTH])):
@@ -193,7 +196,8 @@ sums_alone_narrow = _sums(1, 1)
 # (a, strides, b, count, z, pitch): z[row, j] = sum over k < count of a[row, k] b[k, j], for as many j as vectors hold;
 # numbers of a are strides[0] bytes from row to row and strides[1] along k, rows of b VECTORS vectors long.
 products, products_two, products_one = (_products(ROWS, vectors) for vectors in (VECTORS, 2, 1))
-merge = _merge()  # (left, right, 0, 0, 0, 0): adds the right tile of sums to the left one
+# (left, right, 0, 0, 0, 0): adds the right tile of sums to the left one; a place of one across maps.
+merge, merge_place = _merge(ROWS * VECTORS), _merge(BOTH)
 # (x, base, d, pitch, out, shape): adds to out, at ORDER[row, n], the sum over p of d[row, p] x[base[n] + p]; p takes
 # shape[0] vectors one behind the other, and that shape[1] times, from one to the next shape[2] numbers. As many lines
 # as vectors, from the address shape[3] on, are asked for on the way.
@@ -235,18 +239,21 @@ def sum_two_across(x: int, base: int, count: int, w: int, z: int, numbers: int, 
 
 
 @compile_within
-def add_across(x: int, base: int, count: int, w: int, z: int, places: int) -> None:
-    """Add to z[p, row] the sum over k < count of w[k, row] x[base[k] + p], for p < places."""
+def add_across(x: int, base: int, count: int, w: int, z: int, places: int, kept: int) -> None:
+    """Let z[p, row] be the sum over k < count of w[k, row] x[base[k] + p], for p < places.
+
+    It is added to what is there, if `kept` is -1, and to 0 if that is 0.
+    """
     if places == 14:
-        add_14(x, base, count, w, z, 0)
+        add_14(x, base, count, w, z, kept)
     elif places == 13:
-        add_13(x, base, count, w, z, 0)
+        add_13(x, base, count, w, z, kept)
     elif places == 12:
-        add_12(x, base, count, w, z, 0)
+        add_12(x, base, count, w, z, kept)
     elif places == 7:
-        add_7(x, base, count, w, z, 0)
+        add_7(x, base, count, w, z, kept)
     else:
-        add_6(x, base, count, w, z, 0)
+        add_6(x, base, count, w, z, kept)
 
 
 @compile_within

@@ -117,6 +117,7 @@ class Room:
     numbers: int
     lanes: int = 1
     plain: bool = True
+    examples: int = 0  # side by side, whose maps are not cut; 0: as many as fit
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ def _shifts(way: _Way, channels: int, room: Room) -> Shifts:
     lanes = room.lanes
     width = max(LEAST, min(room.width, room.numbers // (channels * len(way.phases))))
     examples, steps = _steps(way.axes, width // lanes)
-    examples = examples if lanes == 1 else 1
+    examples = room.examples or (examples if lanes == 1 else 1)
     z, y, x = (axis.pitch(step) for axis, step in zip(way.axes, steps, strict=True))
     reach = [axis.reach for axis in way.axes]
     phase = _up(lanes * (examples * z * y * x + reach[0] * y * x + reach[1] * x + reach[2]))

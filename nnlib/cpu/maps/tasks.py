@@ -15,6 +15,7 @@ from nnlib.util.arrays import Floats
 
 WIDTH = 1024  # places of a band
 WIDER = 4096  # of one of groups, which have few channels
+PIECES = 8  # at least, where there is as much work
 NUMBERS = 1 << 17  # of a source that are laid out at a time: 512 KB
 
 Part = tuple[range, range, range]  # of a weights' gradient: groups, and of a group target and source channels
@@ -28,6 +29,7 @@ class Task:
     band: Band
     first: int  # example
     examples: int
+    ends: tuple[int, ...] = ()  # of these, where each of several shards ends; the tree adds what they give
 
     @property
     def width(self) -> int:

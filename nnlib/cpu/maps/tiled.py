@@ -15,9 +15,8 @@ from types import ModuleType
 
 import numpy as np
 
-from nnlib.cpu.maps.by_shard import filled
 from nnlib.cpu.maps.shifts import Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged, without_gaps
-from nnlib.cpu.maps.tasks import NUMBERS, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
+from nnlib.cpu.maps.tasks import NUMBERS, PIECES, Part, Task, all_of, channels_of, memory, padded, ranges, width_of
 from nnlib.cpu.maps.turned import pieces_across, products_across, turns, weights_across
 from nnlib.cpu.scratch import empty_lines
 from nnlib.shards.tree import Tree
@@ -27,7 +26,6 @@ from nnlib.util.threads import Each, consume
 
 GROUPS, TARGETS, SOURCES = 16, 64, 96  # groups and channels of a piece of a weights' gradient
 ROWS = 8  # a number of channels is a multiple of it, where nothing is laid out
-PIECES = 8  # at least, where there is as much work
 WASTE = 1.25  # places for one wanted from which on lanes of examples cost less
 MANY = 64  # products of a sum from which on
 TURNING = 30  # products that cost as much as turning their sum
@@ -78,17 +76,18 @@ class Tiled:
         loops = self._loops
         if _goes_across(find(1), above, loops):
             return list(all_of(find(1), 0, batch)), loops.ACROSS
-        return self._in_lanes(batch, find), 1 if above == 1 else loops.FEW if above <= loops.FEW else loops.ROWS
+        rows = 1 if above == 1 else loops.FEW if above <= loops.FEW else loops.ROWS
+        return self._in_lanes(slice(0, batch), find), rows
 
-    def _in_lanes(self, batch: int, find: Callable[[int], Shifts]) -> list[Task]:
-        """Return what there is to do for a batch: in lanes as far as that pays, then example behind example."""
-        shifts, begin = find(1), 0
+    def _in_lanes(self, some: slice, find: Callable[[int], Shifts]) -> list[Task]:
+        """Return what there is to do for some examples: in lanes as far as that pays, then example behind example."""
+        shifts, begin = find(1), some.start
         found: list[Task] = []
         lanes = self._loops.LANES
         if len(shifts.kernel) > 1 and shifts.base.size >= MANY and shifts.waste > WASTE:
-            begin = batch // lanes * lanes
-            found += all_of(find(lanes), 0, begin) if begin else []
-        return found + list(all_of(shifts, begin, batch))
+            begin += (some.stop - begin) // lanes * lanes
+            found += all_of(find(lanes), some.start, begin) if begin > some.start else []
+        return found + list(all_of(shifts, begin, some.stop))
 
     def _pack(self, w: Floats, groups: int, rows: int, pitch: int, places: Longs, size: int, each: Each) -> Floats:
         """Return weights (groups, blocks of rows, places, rows of a block); `places` say where those of a row are."""
@@ -142,23 +141,20 @@ class Tiled:
         """See `Convolutions`; what shards give is added as it comes, before it is put where weights are."""
         sweep = merged(sweep)
         (below, above), loops = channels_of(sweep), self._loops
-        full = filled(shards) or (slice(0, len(x)),)
         shifts = forward_shifts(sweep, below, Room(width_of(sweep), NUMBERS, plain=above % ROWS == 0))
         pieces, products, weights = (
             (pieces_across, products_across, weights_across)
             if turns(shifts, above, loops)
             else (self._pieces, _products, _weights)
         )
-        found = [(x[some], delta[some], *pieces(sweep, some.stop - some.start, loops)) for some in full]
-        parts = found[0][2]
-        cuts = [ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts)))) for *_, tasks in found]
-        each_one = [(part, shard, cut) for part in parts for shard, sums in enumerate(cuts) for cut in sums]
-        flat = [[np.ascontiguousarray(array).reshape(-1) for array in some[:2]] for some in found]
+        parts, branches = pieces(sweep, shards or (slice(0, len(x)),), loops)
+        cuts = [ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts)))) if tasks else [] for tasks in branches]
+        each_one = [(part, branch, cut) for part in parts for branch, sums in enumerate(cuts) for cut in sums]
+        x, delta = (np.ascontiguousarray(array).reshape(-1) for array in (x, delta))
 
         def piece(number: int) -> Floats:
-            part, shard, cut = each_one[number]
-            tasks = found[shard][3]
-            sums: Floats = products(flat[shard][0], flat[shard][1], sweep, part, [tasks[n] for n in cut], loops)
+            part, branch, cut = each_one[number]
+            sums: Floats = products(x, delta, sweep, part, [branches[branch][n] for n in cut], loops)
             return sums
 
         given = iter(each(piece, range(len(each_one))))
@@ -166,16 +162,14 @@ class Tiled:
         for part in parts:
             tree = Tree[Floats]()
             for sums in cuts:
-                tree.add(reduce(iadd, islice(given, len(sums))))
-            for _ in shards[len(full) :]:
-                tree.add(np.zeros_like(tree.first))
+                tree.add(reduce(iadd, islice(given, len(sums))) if sums else np.zeros_like(tree.first))
             groups, rows, channels = part
             columns = slice(channels.start * sweep.volume, channels.stop * sweep.volume)
             gradient[_slice(groups), _slice(rows), columns] = weights(tree.total(), sweep, part, loops)
         return gradient.reshape(sweep.target.channels, sweep.fan_in)
 
-    def _pieces(self, sweep: Sweep, batch: int, _: ModuleType) -> tuple[list[Part], list[Task]]:
-        """Return what of the gradient of weights is computed by itself, and what there is to do for each."""
+    def _pieces(self, sweep: Sweep, shards: Sequence[slice], _: ModuleType) -> tuple[list[Part], list[list[Task]]]:
+        """Return what of the gradient of weights is computed by itself, and what there is to do for each shard."""
         (below, above), volume = channels_of(sweep), sweep.volume
         plain = above % ROWS == 0
         phases = prod(len(forward_axis(window).phases) for window in sweep.windows)
@@ -183,10 +177,12 @@ class Tiled:
         fewer = max(1, 4 * TARGETS // len(rows[0])) if volume == 1 else 1  # rows: then more channels meet each
         sources = ranges(below, max(1, SOURCES * fewer // phases))
         widest = max(map(len, sources))
-        tasks = self._in_lanes(
-            batch, lambda lanes: forward_shifts(sweep, widest, Room(width_of(sweep), NUMBERS, lanes, plain))
-        )
-        return list(product(ranges(sweep.groups, GROUPS), rows, sources)), tasks
+
+        def find(lanes: int) -> Shifts:
+            return forward_shifts(sweep, widest, Room(width_of(sweep), NUMBERS, lanes, plain))
+
+        parts = list(product(ranges(sweep.groups, GROUPS), rows, sources))
+        return parts, [self._in_lanes(some, find) for some in shards]
 
 
 def _products(x: Floats, delta: Floats, sweep: Sweep, part: Part, tasks: list[Task], loops: ModuleType) -> Floats:

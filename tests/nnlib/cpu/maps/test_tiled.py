@@ -14,6 +14,8 @@ from nnlib.compiled.tiles import ALONE, DOTS_OF, FEW, PLACES, cut
 from nnlib.cpu.maps.convolution import Unfolded
 from nnlib.cpu.maps.tiled import ROWS, Tiled
 from nnlib.cpu.scratch import LINE, SCRATCH, Scratch
+from nnlib.shards.cut import Rows
+from nnlib.shards.tree import RANKS, shards_of, tree_sum
 from nnlib.spec.geometry import Sweep, Window
 from nnlib.util.threads import map_in_turn
 from tests.nnlib.sweeps import arrays_of, sweep_over
@@ -28,7 +30,7 @@ class Ends(SimpleNamespace):
         orders = (tuple(range(n)) for n in (dots[0] * dots[1], ALONE))
         super().__init__(LANES=lanes, ROWS=rows, FEW=FEW, DOTS=dots, ALONE=ALONE, seen=set())
         self.ORDER, self.ORDER_ALONE = orders
-        self.ACROSS, self.cut = (2 * lanes if lanes == 16 else 0), cut
+        self.ACROSS, self.cut, self.BRANCHES = (2 * lanes if lanes == 16 else 0), cut, 2
 
     def pack(self, *_: Any) -> None:
         """Nothing."""
@@ -89,8 +91,11 @@ class Ends(SimpleNamespace):
         self.seen.add("dots as it is" if as_it_is else "dots laid out")
 
     def correlate_across(self, x, first, lay, starts, delta, delta_first, own, own_starts, examples, channels, *rest):
-        base, shifts, tiles, laid, turned, rows, gradient = rest
+        base, borders, shifts, tiles, laid, turned, rows, room, gradient = rest
         blocks, _, pitch, _ = gradient.shape
+        assert borders[0] == 0 and borders[-1] == base.size and (np.diff(borders) >= 0).all()
+        assert borders.size - 1 in RANKS
+        assert room.size >= self.BRANCHES * max(tiles) * self.ACROSS
         self._lay_out(lay, starts, examples, 1, min(self.LANES, channels[0]), laid)
         self._lay_out(own, own_starts, examples, 1, min(self.ACROSS, channels[1]), rows)
         assert self.LANES * lay.wide.channel <= laid.size
@@ -103,7 +108,7 @@ class Ends(SimpleNamespace):
         assert sum(tiles) <= pitch and -(-channels[0] // self.LANES) * self.LANES <= pitch
         assert base.max() + shifts.max() + sum(tiles) <= turned.size
         assert blocks * self.ACROSS >= channels[1]
-        self.seen.add("dots across")
+        self.seen.add("dots across" if borders.size == 2 else "shards across")
 
     def put_weights(self, gradient: Any, out: Any) -> None:
         assert gradient.size >= out.size
@@ -121,6 +126,12 @@ def random_sweep(random: np.random.Generator) -> Sweep:
     groups = int(random.choice([1, 1, 2, 5]))
     below, above = (groups * int(random.choice([1, 3, 8, 24, 64, 70, 130, 200])) for _ in range(2))
     return sweep_over(tuple(windows), below, above, groups)
+
+
+def shards_of_first(examples: int, ranks: int) -> list[slice]:
+    """Return the shards of the first of some ranks, of which the last may have fewer examples, or none."""
+    mine = Rows(examples, shards_of(0, ranks))
+    return [mine.shard(place) for place in range(len(mine.own))]
 
 
 BANDED = [  # bands of different sizes along each axis
@@ -142,7 +153,9 @@ def test_nothing_behind_the_end_of_an_array_is_met(processor):
         tiled.forward(x, w, sweep, map_in_turn)
         tiled.input_gradient(delta, w, sweep, map_in_turn)
         tiled.weight_gradient(x, delta, sweep, map_in_turn)
-    across = {"across", "dots across"} if ends.ACROSS else set()
+        shards = shards_of_first(examples, int(random.choice(RANKS)))
+        tiled.weight_gradient(x[: shards[-1].stop], delta[: shards[-1].stop], sweep, map_in_turn, shards)
+    across = {"across", "dots across", "shards across"} if ends.ACROSS else set()
     assert ends.seen == {"laid out", "as it is", "dots laid out", "dots as it is"} | across
 
 
@@ -216,6 +229,35 @@ def test_rows_that_share_a_tile_give_what_they_give_alone(window, examples):
     wanted = Unfolded().forward(x.astype(np.float64), w.astype(np.float64), sweep, map_in_turn)
     found = Tiled(loops).forward(x, w, sweep, map_in_turn)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
+
+
+DEEP = [  # few places, so that shards are laid out together: eight, four beside four, and none
+    sweep_over((Window(2, 3, 1, 1, 1), Window(2, 3, 1, 1, 1)), 360, 512),
+    sweep_over((Window(4, 3, 2, 1, 1), Window(4, 3, 2, 1, 1)), 200, 160),
+    sweep_over((Window(5, 1, 2), Window(5, 1, 2)), 300, 520),
+    sweep_over((Window(13, 3, 1, 1, 1), Window(13, 3, 1, 1, 1)), 48, 64),
+]
+
+
+@pytest.mark.parametrize("examples", [3, 8, 13, 32, 75])
+@pytest.mark.parametrize("sweep", DEEP)
+def test_shards_have_the_sums_that_they_have_alone_and_the_tree_adds_them(sweep, examples):
+    """Whichever a rank has, of several sizes or without examples, and where products vanish but for their sign."""
+    tiled = Tiled(loops)
+    x, w, delta = arrays_of(sweep, examples, dtype=np.float32)
+    x[::3] *= np.float32(1e-30)
+    delta[::3] *= np.float32(1e-30)
+    found = []
+    for ranks in RANKS:
+        parts = []
+        for mine in (Rows(examples, shards_of(rank, ranks)) for rank in range(ranks)):
+            shards = [mine.shard(place) for place in range(len(mine.own))]
+            some = mine.take(x), mine.take(delta)
+            parts.append(tiled.weight_gradient(*some, sweep, map_in_turn, shards) if mine.count else np.zeros_like(w))
+        found.append(tree_sum(parts))
+    assert len({gradient.tobytes() for gradient in found}) == 1
+    wanted = Unfolded().weight_gradient(x.astype(np.float64), delta.astype(np.float64), sweep, map_in_turn)
+    np.testing.assert_allclose(found[0], wanted, rtol=0, atol=3e-6 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("across", [Window(61, 11, 4, 2, 2), Window(30, 4, 4), Window(41, 7, 2, 3, 3), Window(9, 2, 2)])
