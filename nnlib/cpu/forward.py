@@ -268,7 +268,7 @@ class Forward(Graph):
                 part = product(values.out[edge.source], store[self.table(edge, low)])[:, : high - low]
                 out[...] = part if not n else out + part
                 continue
-            z = self.products.multiply(values.factors[edge.source], weights[edge.number].T, None if n else out)
+            z = self.multiply(values, values.factors[edge.source], weights[edge.number].T, None if n else out)
             if n:
                 out += z
         return out

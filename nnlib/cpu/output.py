@@ -15,7 +15,7 @@ from scipy import sparse
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.forward import Forward, Values
-from nnlib.cpu.maps.by_shard import PartSums
+from nnlib.cpu.maps.by_shard import weight_gradient
 from nnlib.cpu.products import Factor
 from nnlib.cpu.scratch import SCRATCH
 from nnlib.cpu.sink import Sink
@@ -23,7 +23,7 @@ from nnlib.model.graph import Node
 from nnlib.model.network import Layout
 from nnlib.ops import losses
 from nnlib.ops.targets import Targets
-from nnlib.shards.tree import Tree
+from nnlib.shards.tree import Tree, tree_sum
 from nnlib.spec.types import Activation, Boost, ErrorFunction
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, choose_threads
@@ -70,23 +70,19 @@ def blocked_error(
     The gradients of its weights and biases go to `sink`; without one, there are only errors. That of a layer which is
     cut goes to `values.errors`, by shard.
     """
-    parts, part = values.parts(), forward.part(node)
-    sink = PartSums(sink, len(values.shards), len(parts)) if sink is not None and values.shards else sink
-    layers = [_Layer(forward, node, *one, sink) for one in zip(parts, targets, strict=True)]
+    layer, part = _Layer(forward, node, values, targets, sink), forward.part(node)
     starts = list(range(0, node.units, forward.width(node)))
 
     def lane(blocks: list[int]) -> tuple[list[float], Belows]:
-        belows = {source: np.zeros_like(values.out[source]) for source in layers[0].below}
-        places = values.full or (slice(None),)
-        mine = [{source: below[some] for source, below in belows.items()} for some in places]
+        belows = {source: np.zeros_like(values.out[source]) for source in layer.below}
         with np.errstate(all="ignore"):  # a thread has its own; what is not finite is found in the sums
-            found = [[layer.block(low, own) for layer, own in zip(layers, mine, strict=True)] for low in blocks]
+            found = [layer.block(low, belows) for low in blocks]
         return [sum(errors) for errors in zip(*found, strict=True)], belows
 
     if part is not None:
         shards = [starts[low : low + part.blocks] for low in range(0, len(starts), part.blocks)]
         return [0.0], _sum_shards(forward, values, forward.each(lambda n: lane(shards[n]), range(len(shards))))
-    totals, sums = [0.0] * len(parts), Belows()
+    totals, sums = [0.0] * len(targets), Belows()
     for errors, belows in _each(forward, node, values)(
         lambda n: lane(starts[n::LANES]), range(min(LANES, len(starts)))
     ):
@@ -115,9 +111,11 @@ def _sum_shards(forward: Forward, values: Values, lanes: Iterable[tuple[list[flo
 
 
 class _Layer:
-    """One blocked output layer in one batch."""
+    """One blocked output layer in one batch, of which each of the `values.parts` has its targets."""
 
-    def __init__(self, forward: Forward, node: Node, values: Values, targets: Targets, sink: Sink | None) -> None:
+    def __init__(
+        self, forward: Forward, node: Node, values: Values, targets: Sequence[Targets], sink: Sink | None
+    ) -> None:
         assert node.error is not None
         self.forward, self.node, self.values, self.targets, self.sink = forward, node, values, targets, sink
         self.error = node.error
@@ -131,22 +129,35 @@ class _Layer:
         self.compiled = self._is_compiled()
         self.below = {edge.source for edge in node.edges if sink is not None and edge.source in forward.learning}
 
-    def block(self, low: int, belows: Belows) -> float:
-        """Return the error of the block of units from `low`; give its gradients, add to `belows`."""
+    def block(self, low: int, belows: Belows) -> list[float]:
+        """Return the error of the block of units from `low` of each part; give its gradients, add to `belows`."""
         high = min(low + self.forward.width(self.node), self.node.units)
         w = self.forward.weights(self.node, low, high)
-        if self.compiled:
-            return self._compiled_block(low, high, belows, w)
-        target = self.targets.block(low, high, self.error.softmax)
         z = self.kept[low] if low in self.kept else self._sums(low, high, w)
+        if self.compiled and self.error.margin.zero_target > 0 and self.sink is not None and not self.values.shards:
+            error = self._sparse_block(low, high, z, belows)
+            if error is not None:
+                return [error]
+        find = self._compiled_part if self.compiled else self._part
+        parts = zip(self.values.full or (slice(None),), self.targets, strict=True)
+        found = [find(low, high, z, some, targets) for some, targets in parts]
+        if self.sink is not None:
+            biases = [bias for _, bias in found]
+            biases += [np.zeros_like(biases[0])] * (len(self.values.shards) - len(biases))
+            self._dense_gradients(low, z, tree_sum(biases), belows, w)
+        return [error for error, _ in found]
+
+    def _part(self, low: int, high: int, sums: Floats, some: slice, targets: Targets) -> tuple[float, Floats]:
+        """Return the error of some examples, and the gradient of the biases; their `sums` become those of the mean."""
+        z, target = sums[some], targets.block(low, high, self.error.softmax)
         if low not in self.kept:
             z += self._bias(low, high)
-        weights, shares = self.targets.weights, self.targets.shares
-        error = losses.block_error(self.error, z, target, weights, self.normalizer, shares)
-        if self.sink is not None:
-            z /= self.mean_over
-            self._dense_gradients(low, high, z, z.sum(axis=0), belows, w)
-        return error
+        normalizer = None if self.normalizer is None else self.normalizer[some]
+        error = losses.block_error(self.error, z, target, targets.weights, normalizer, targets.shares)
+        if self.sink is None:
+            return error, z[:0]
+        z /= self.mean_over
+        return error, z.sum(axis=0)
 
     def _sums(self, low: int, high: int, w: Weights) -> Floats:
         """Return z (b, high - low) without the biases, in scratch memory."""
@@ -159,7 +170,7 @@ class _Layer:
 
     def _is_compiled(self) -> bool:
         """Whether the compiled loops compute just this: a cross entropy of sigmoid units with sparse targets."""
-        error, targets = self.error, self.targets
+        error, targets = self.error, self.targets[0]  # which are of one data set
         return (
             LOOPS is not None
             and error.kind in losses.CROSS_ENTROPIES
@@ -171,14 +182,20 @@ class _Layer:
             and targets.weights is None
         )
 
-    def _compiled_block(self, low: int, high: int, belows: Belows, w: Weights) -> float:
-        columns, margin = self.targets.columns, self.error.margin
-        assert LOOPS is not None and columns is not None
-        z, bias = self._sums(low, high, w), self._bias(low, high)
-        weighted = self.error.kind is ErrorFunction.DATA_MARGINAL and not self.targets.boolean
-        arguments = (
+    def _compiled_part(self, low: int, high: int, sums: Floats, some: slice, targets: Targets) -> tuple[float, Floats]:
+        """As `_part`."""
+        assert LOOPS is not None
+        arguments = self._arguments(low, high, sums[some], targets)
+        return float(LOOPS.sigmoid_error(*arguments)), arguments[-1].copy()
+
+    def _arguments(self, low: int, high: int, z: Floats, targets: Targets) -> tuple[Any, ...]:
+        """Return what compiled loops are told of a block: the last is memory for the gradient of the biases."""
+        columns, margin = targets.columns, self.error.margin
+        assert columns is not None
+        weighted = self.error.kind is ErrorFunction.DATA_MARGINAL and not targets.boolean
+        return (
             z,
-            bias,
+            self._bias(low, high),
             columns.indptr[low : high + 1],
             columns.indices,
             columns.data if weighted else None,
@@ -186,22 +203,14 @@ class _Layer:
             1 / self.mean_over,
             SCRATCH.get("bias", (high - low,), self.dtype),
         )
-        if margin.zero_target > 0 and self.sink is not None:
-            error = self._sparse_block(low, high, arguments, belows)
-            if error is not None:
-                return error
-        error = float(LOOPS.sigmoid_error(*arguments))
-        if self.sink is not None:
-            self._dense_gradients(low, high, z, arguments[-1], belows, w)
-        return error
 
-    def _sparse_block(self, low: int, high: int, arguments: tuple[Any, ...], belows: Belows) -> float | None:
+    def _sparse_block(self, low: int, high: int, z: Floats, belows: Belows) -> float | None:
         """Do a block whose delta is mostly zero; None when it is not, and nothing was done."""
         assert LOOPS is not None and self.sink is not None
         layouts = self.forward.layouts
         if any(layouts[edge.number] is not Layout.BY_OUTPUT for edge in self.node.edges):
             return None
-        room = max(1, int(SPARSE_DELTA * arguments[0].size))
+        arguments, room = self._arguments(low, high, z, self.targets[0]), max(1, int(SPARSE_DELTA * z.size))
         starts = SCRATCH.get("starts", (self.examples + 1,), np.int64)
         columns = SCRATCH.get("columns", (room,), np.int64)
         delta = SCRATCH.get("delta", (room,), self.dtype)
@@ -220,17 +229,15 @@ class _Layer:
             self.sink.bias(edge.number, low, arguments[-1].copy())
         return float(error)
 
-    def _dense_gradients(
-        self, low: int, high: int, delta: Floats, bias: Floats, belows: Belows, weights: Weights
-    ) -> None:
-        """Hand over the gradients of a block, from delta (b, high - low) of the mean error."""
+    def _dense_gradients(self, low: int, delta: Floats, bias: Floats, belows: Belows, weights: Weights) -> None:
+        """Hand over the gradients of a block, from delta (b, n) of the mean error."""
         assert self.sink is not None
-        products = self.forward.products
+        products, shards = self.forward.products, self.values.shards
         factor = products.factor(delta, "delta")
         for edge in self.node.edges:
             if edge.source in belows:
                 below = SCRATCH.get("below", self.values.out[edge.source].shape, self.dtype)
-                belows[edge.source] += products.multiply(factor, weights[edge.number], below)
+                belows[edge.source] += self.forward.multiply(self.values, factor, weights[edge.number], below)
             if edge.owner in self.forward.network.locked:
                 continue
             if self.forward.layouts[edge.number] is Layout.BLOCKED:
@@ -238,8 +245,7 @@ class _Layer:
                 self._table_gradient(edge.source, edge.owner, self.forward.table(edge, low), delta, width)
             else:
                 x = self.values.factors[edge.source]
-                gradient = SCRATCH.get("gradient", (high - low, x.shape[1]), self.dtype)
-                self.sink.rows(edge.number, low, products.multiply(factor.T, x, gradient))
+                self.sink.rows(edge.number, low, weight_gradient(products, factor, x, shards, self.dtype))
             self.sink.bias(edge.number, low, bias.copy())
 
     def _table_gradient(self, source: int, owner: int, table: slice, delta: Floats, width: int) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnlib.cpu.maps.by_shard import PartSums, by_shard, weight_gradient
+from nnlib.cpu.maps.by_shard import by_shard, weight_gradient
 from nnlib.cpu.products import FLOAT32
 from nnlib.shards.tree import tree_sum
 
@@ -25,24 +25,3 @@ def test_any_sum_is_the_trees(count):
     shards = SHARDS[-count - 1 : -1] if count < 8 else SHARDS
     wanted = tree_sum([X[some].sum(axis=0) for some in shards])
     np.testing.assert_array_equal(by_shard(lambda some: X[some].sum(axis=0), shards), wanted)
-
-
-def test_a_sink_gets_sums_of_parts_and_zeros():
-    found = {}
-
-    class Kept:
-        def rows(self, edge, low, gradient):
-            found["rows", edge, low] = gradient
-
-        def bias(self, edge, low, gradient):
-            found["bias", edge, low] = gradient
-
-    sink = PartSums(Kept(), 4, 3)
-    for n, part in enumerate(X[:3]):
-        for low in (0, 8):
-            sink.rows(2, low, part[None, low:])
-        assert bool(found) == (n == 2)  # not before the last one has come
-        sink.bias(2, 0, part)
-    np.testing.assert_array_equal(found["rows", 2, 8][0], (X[0, 8:] + X[1, 8:]) + (X[2, 8:] + 0))
-    np.testing.assert_array_equal(found["bias", 2, 0], (X[0] + X[1]) + (X[2] + 0))
-    assert len(found) == 3
