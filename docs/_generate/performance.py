@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docs._generate.markdown import table
-from scripts.bench.common.harness import HEADINGS, number
+from scripts.bench.common.harness import HEADINGS, cells, number
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "scripts" / "bench"
@@ -54,10 +54,19 @@ def _list_kinds(name: str, kinds: Iterable[str]) -> str:
 
 def _section(name: str, results: Mapping[str, Any] | None, kinds: Iterable[str]) -> str:
     if results is None:
-        return f"## {name}\n\n{_list_kinds(name, kinds) or 'not measured'}"
+        return f"## {name}\n\n{_list_kinds(name, kinds) or _not_measured(name)}"
     rows = ([cell.replace("|", r"\|") for cell in _cells(row)] for row in results["rows"])
     versions = ", ".join(f"{package} {version}" for package, version in results["versions"].items())
     return f"## {name}\n\n{table(HEADINGS, rows)}\n\n{results['date']}, {results['machine']}; {versions}."
+
+
+def _not_measured(name: str) -> str:
+    """Return what a section says without results: on a GPU, what the goals are."""
+    if name != "gpu":
+        return "not measured"
+    from scripts.bench.gpu.training import unmeasured  # imports NumPy, which the README's figures do without
+
+    return f"not measured yet. The goals of training:\n\n{table(HEADINGS, map(cells, unmeasured()))}"
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

@@ -37,6 +37,21 @@ def test_the_page_has_measured_and_unmeasured_rows():
     assert lines[-3:] == ["## training", "", "not measured"]
 
 
+def test_goals_that_no_gpu_was_there_for_stay_visible():
+    page = render_performance(["gpu"], {})
+    assert page.startswith("## gpu\n\nnot measured yet.")
+    wide = "| 27,278-1,024x3-27,278, batch 256, Adam, float32 (peer: "
+    for row in (
+        f"{wide}PyTorch, EmbeddingBag, eager) | not measured | - | - | ratio 1.3 | - |",
+        f"{wide}PyTorch, EmbeddingBag, compiled) | not measured | - | - | ratio 1.1 | - |",
+        f"{wide}the floor) | not measured | - | - | ratio 0.7 | - |",
+        "| 784-512-512-10, batch 256, Adam, float32 (peer: PyTorch, eager) | not measured | - | - | ratio 3 | - |",
+    ):
+        assert row in page
+    measured = render_performance(["gpu"], {"gpu-tesla-t4": {**RESULTS, "bench": "gpu-tesla-t4"}})
+    assert "On [tesla-t4](#gpu-tesla-t4)" in measured and "not measured yet" not in measured
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0876, "0.0876 s"), (1234.5, "1,234 s"), (99.96, "100 s"), (None, "-"), (0, "0 s")]
 )

@@ -51,6 +51,12 @@ def widths(work: Work) -> tuple[int, ...]:
     )
 
 
+def count_operations(work: Work) -> float:
+    """Return the operations of a step's products, two for each product and its sum."""
+    sizes = [below * above for below, above in pairwise(widths(work))]
+    return 2.0 * work.batch * (3 * sum(sizes) - sizes[0])  # nothing lies below the first layer
+
+
 def weights(work: Work) -> list[Any]:
     """Return the first weights (in, out) between the layers, the same for all sides; biases start at zero."""
     random, found = np.random.default_rng(2), []

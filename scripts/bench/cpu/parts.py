@@ -11,24 +11,19 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 from nnlib.util.threads import take_over_blas, workers
 
 take_over_blas()  # before NumPy
 
-import numpy as np  # noqa: E402
-
 from nnlib.compiled.select import LOOPS  # noqa: E402
-from nnlib.cpu.products import Paired  # noqa: E402
 from nnlib.cpu.updates import CompiledUpdates  # noqa: E402
 from nnlib.model import batches  # noqa: E402
-from scripts.bench.common.workload import Work, widths  # noqa: E402
+from scripts.bench.common.workload import Work  # noqa: E402
 from scripts.bench.cpu.ours import training  # noqa: E402
+from scripts.bench.cpu.peak import TRIES, fastest, least_by_bytes, least_by_operations  # noqa: E402
 
-PEAK = (256, 512, 512)  # a product whose factors stay in a core's cache
-TRIES = 20
 SECOND = "of these by the second thread"
 
 Spent = defaultdict[str, list[float]]  # seconds of each call, by part
@@ -42,9 +37,10 @@ def main() -> None:
         for _ in range(work.warm):
             step()
         clock = time.thread_time if work.threads == 1 else time.perf_counter
-        whole = _fastest(step, work.steps, clock)
+        whole = fastest(step, work.steps, clock)
         parts = _parts(step, work)
-    print(json.dumps({"a step": whole, **parts, "the floor": _floor(work)}))
+    least = {"operations": least_by_operations(work), "bytes": least_by_bytes(work)}
+    print(json.dumps({"whole": whole, "parts": parts, "least": least}))
 
 
 def _parts(step: Callable[[], float], work: Work) -> dict[str, float]:
@@ -83,28 +79,6 @@ def _watch(owner: Any, name: str, part: str, spent: Spent) -> None:
                 spent[SECOND].append(seconds)
 
     setattr(owner, name, timed)
-
-
-def _floor(work: Work) -> float:
-    """Return how long the products alone would take, all as fast as one whose factors are laid out in the cache."""
-    n, k, m = PEAK
-    a, b = (Paired().factor(np.ones(shape, np.float32)) for shape in ((n, k), (k, m)))
-    out = np.empty((n, m), np.float32)
-    each = _fastest(lambda: Paired().multiply(a, b, out), work.steps, time.thread_time)
-    sizes = [below * above for below, above in pairwise(widths(work))]
-    products = 3 * sum(sizes) - sizes[0]  # nothing lies below the first layer
-    return each * work.batch * products / (n * k * m)
-
-
-def _fastest(act: Callable[[], object], steps: int, clock: Callable[[], float]) -> float:
-    """Return the milliseconds of a call in the fastest of some rounds, by a clock."""
-    found = []
-    for _ in range(TRIES):
-        begun = clock()
-        for _ in range(steps):
-            act()
-        found.append(1e3 * (clock() - begun) / steps)
-    return min(found)
 
 
 if __name__ == "__main__":

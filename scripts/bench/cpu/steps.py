@@ -18,10 +18,11 @@ from scripts.bench.common.child import Child
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import ONE_THREAD, NotMeasuredError, measure, module
 from scripts.bench.common.processor import name_processor
-from scripts.bench.common.workload import AUTOENCODER, IMAGES, STEP, Work, widths
+from scripts.bench.common.workload import AUTOENCODER, IMAGES, STEP, Work, count_operations, widths
 
 BENCH = "steps"
 LONG = 600.0  # seconds that a side may take to get ready, or for a command
+BYTES = "the floor: weights and states of Adam read and written once, by a pass that does no more"
 NOT_SLOWER = 0.97  # one thread's time over that of two, with a tolerance
 
 
@@ -61,16 +62,18 @@ class Steps(Bench[Sizes]):
         if why:
             raise NotMeasuredError(why)
         work = replace(self.sizes.parts, precision="bf16")
-        found, name = _parts(work), f"{_name(work)}, bf16"
-        whole, floor = found.pop("a step"), found.pop("the floor")
+        alone, name = _parts(work), f"{_name(work)}, bf16"
+        whole, found, least = alone.whole, alone.parts, alone.least
         found["the rest: activations, output layer, Python"] = whole - sum(found.values())
-        yield Row(f"{name}, 1 thread: a step (peer: its products at the fastest)", whole, floor, "ms")
+        floor = f"the floor: {count_operations(work) / 1e9:.2g} GFLOP at what the instruction reaches in registers"
+        peers = {"products": (floor, least["operations"]), "updates": (BYTES, least["bytes"])}
+        yield Row(f"{name}, 1 thread: a step (peer: {floor})", whole, least["operations"], "ms")
         for part, spent in found.items():
-            yield Row(f"{name}, 1 thread: {part}", spent, None, "ms")
+            peer, ms = peers.get(part, ("", None))
+            yield Row(f"{name}, 1 thread: {part}" + (f" (peer: {peer})" if peer else ""), spent, ms, "ms")
         both = _parts(replace(work, threads=2))
-        yield Row(f"{name}, 2 threads, wall time: a step (peer: 1 thread)", both.pop("a step"), whole, "ms")
-        del both["the floor"]
-        for part, spent in both.items():
+        yield Row(f"{name}, 2 threads, wall time: a step (peer: 1 thread)", both.whole, whole, "ms")
+        for part, spent in both.parts.items():
             yield Row(f"{name}, 2 threads together: {part} (peer: 1 thread)", spent, found.get(part), "ms")
 
     def small(self) -> Iterator[Row]:
@@ -98,11 +101,19 @@ class Steps(Bench[Sizes]):
             yield Row(name, faster, alone, "ms", NOT_SLOWER, goal_is_ratio=True)
 
 
-def _parts(work: Work) -> dict[str, float]:
-    """Return the milliseconds of a step, of its parts, and of its products at the fastest."""
+@dataclass(frozen=True)
+class Parts:
+    """Milliseconds of a step, of its parts, and the least that the products' operations and the states' bytes take."""
+
+    whole: float
+    parts: dict[str, float]
+    least: dict[str, float]
+
+
+def _parts(work: Work) -> Parts:
     env = dict.fromkeys(ONE_THREAD, str(work.threads))
     done = measure(module("cpu.parts", work.arguments()), env=env)
-    return {name: float(spent) for name, spent in json.loads(done.output).items()}
+    return Parts(**json.loads(done.output))
 
 
 def _side(work: Work) -> Child:

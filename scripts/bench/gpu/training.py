@@ -81,6 +81,7 @@ class Outcome:
         return min(found, key=lambda variant: self.ms(variant) or 0.0, default=None)
 
 
+Peers = tuple[str, Sequence[str], float | None]  # how its input is made, the best of these, and our goal beside it
 Start = Callable[[GpuWork], Any]  # gives a context of what answers as Child does
 
 
@@ -201,20 +202,31 @@ def name_of(work: GpuWork) -> str:
     return f"{shape}, batch {work.batch}, {rule}, {NAMES[work.precision]}"
 
 
+def _peers_of(work: GpuWork) -> list[Peers]:
+    if work.kind == IMAGES:
+        return [("", (EAGER,), OVER_EAGER_IMAGES), ("", (GRAPHED,), None)]
+    dense: list[Peers] = [("", (DENSE,), OVER_DENSE)] if DENSE in variants_of(work) else []
+    return [("EmbeddingBag, ", PLAIN, OVER_EAGER), ("EmbeddingBag, ", COMPILATIONS, OVER_COMPILED), *dense]
+
+
+def unmeasured() -> Iterator[Row]:
+    """Return the rows that have a goal, as they are while no GPU was there to be measured."""
+    for work in works(quick=False, tensor_cores=True):
+        for kind, variants, goal in _peers_of(work):
+            if goal is not None:
+                yield Row(_title(work, kind, variants[0]), None, None, "ms", goal, goal_is_ratio=True)
+        if work.kind == AUTOENCODER:
+            yield Row(f"{name_of(work)} (peer: the floor)", None, None, "ms", OF_FLOOR, goal_is_ratio=True)
+
+
 def rows_of(outcome: Outcome) -> Iterator[Row]:
     """Return the rows of a workload: ours beside the best peers of each kind, and beside the floor."""
     work, ours, floor = outcome.work, outcome.sides[OURS], outcome.floor
-    if work.kind == AUTOENCODER:
-        yield _row(outcome, "EmbeddingBag, ", PLAIN, OVER_EAGER)
-        yield _row(outcome, "EmbeddingBag, ", COMPILATIONS, OVER_COMPILED)
-        if DENSE in variants_of(work):
-            yield _row(outcome, "", (DENSE,), OVER_DENSE)
-        if floor:
-            name = f"{name_of(work)} (peer: the floor by {floor.by})"
-            yield Row(name, ours.ms, floor.ms, "ms", OF_FLOOR, ours.reason, goal_is_ratio=True)
-    else:
-        yield _row(outcome, "", (EAGER,), OVER_EAGER_IMAGES)
-        yield _row(outcome, "", (GRAPHED,))
+    for peers in _peers_of(work):
+        yield _row(outcome, *peers)
+    if floor and work.kind == AUTOENCODER:
+        name = f"{name_of(work)} (peer: the floor by {floor.by})"
+        yield Row(name, ours.ms, floor.ms, "ms", OF_FLOOR, ours.reason, goal_is_ratio=True)
     prepared = f"{name_of(work)}: batches prepared meanwhile"
     yield Row(prepared, outcome.preparing.ms, None, "ms", note=outcome.preparing.reason)
     if work.precision == FLOAT32:
@@ -224,14 +236,25 @@ def rows_of(outcome: Outcome) -> Iterator[Row]:
         yield Row(f"{name_of(work)}: GPU memory (peer: PyTorch, {best or EAGER})", own, its, "MB")
 
 
-def _row(outcome: Outcome, kind: str, variants: Sequence[str], goal: float | None = None) -> Row:
+def _row(outcome: Outcome, kind: str, variants: Sequence[str], goal: float | None) -> Row:
     """Return ours beside the best of some variants, without a goal when none of them was measured."""
     ours, best = outcome.sides[OURS], outcome.best(variants)
     ms = outcome.ms(best) if best else None
     reasons = {name: outcome.sides[name].reason for name in (OURS, *variants) if name in outcome.sides}
     note = "\n".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
-    name = f"{name_of(outcome.work)} (peer: PyTorch, {kind}{best or variants[0]})"
-    return Row(name, ours.ms, ms, "ms", goal if ms else None, note, goal_is_ratio=bool(goal and ms))
+    return Row(
+        _title(outcome.work, kind, best or variants[0]),
+        ours.ms,
+        ms,
+        "ms",
+        goal if ms else None,
+        note,
+        goal_is_ratio=bool(goal and ms),
+    )
+
+
+def _title(work: GpuWork, kind: str, variant: str) -> str:
+    return f"{name_of(work)} (peer: PyTorch, {kind}{variant})"
 
 
 def to_keep(outcome: Outcome, name: str) -> dict[str, Any]:
