@@ -1,6 +1,6 @@
-"""Tables of measured figures, and those of the README, from the results files of the benchmarks.
+"""Tables of measured figures, and those of the README and of the tuner's page, from the benchmarks' results files.
 
-`python -m docs._generate.performance` writes the README's; a test fails where it was forgotten.
+`python -m docs._generate.performance` writes the README's and the tuner's; a test fails where it was forgotten.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from docs._generate import tuner
 from docs._generate.markdown import table
 from scripts.bench.common.harness import HEADINGS, cells, number
 
@@ -124,10 +125,11 @@ def insert_figures(readme: str, text: str) -> str:
 
 
 def main() -> int:
-    """Write the README's figures."""
-    readme = ROOT / "README.md"
-    text = insert_figures(readme.read_text(encoding="utf-8"), render_figures(read_results()))
-    readme.write_text(text, encoding="utf-8")
+    """Write the figures of the README and of the tuner's page."""
+    results = read_results()
+    for page, text in (("README.md", render_figures(results)), (tuner.PAGE, tuner.render_tuner(results))):
+        file = ROOT / page
+        file.write_text(insert_figures(file.read_text(encoding="utf-8"), text), encoding="utf-8")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from docs._generate import tuner
 from docs._generate.performance import (
     BEGIN,
     END,
@@ -86,3 +87,63 @@ def test_the_readmes_figures_are_those_of_the_results_files():
     figures = render_figures(read_results())
     assert len(figures.splitlines()) == 6
     assert insert_figures(readme, figures) == readme
+
+
+def test_the_tuners_figures_are_those_of_the_results_files():
+    """Else: python -m docs._generate.performance."""
+    page = (ROOT / tuner.PAGE).read_text(encoding="utf-8")
+    assert insert_figures(page, tuner.render_tuner(read_results())) == page
+
+
+def test_the_tuners_figures_are_of_the_rows_that_they_name():
+    """Made up: each figure differs, so that none can stand in another's place."""
+    text = tuner.render_tuner({tuner.PUBLIC: _tuner_results(0.1, 4), tuner.HELD_OUT: _tuner_results(0.5, 2)})
+    first, second = (part.splitlines() for part in text.split("\n\n") if part.startswith("|"))
+    assert first[2].endswith("| .50 (.51 to .52) | .55 (.56 to .57) |") and first[2].startswith("| 2 held out")
+    assert first[3].endswith("| .10 (.11 to .12) | .15 (.16 to .17) |") and first[3].startswith("| 4 for development")
+    assert first[4] == "| of these 3 with categories | .28 (.20 to 1.30) | .60 (.50 to .70) |"
+    assert first[-1] == "| all 4, in lanes, 5 seeds | .20 (.21 to .22) | .25 (.26 to .27) |"
+    assert second[2:] == ["| SMAC3 | 2 | 8 | .40 (.41 to .42) | .45 (.46 to .47) |"]
+    words = " ".join(text.split())
+    assert "After 120 trials (3 seeds) it is .18 (.19 to .20)." in words
+    assert "the 4 have .70 (.60 to .80) and .70 (.60 to .80)." in words
+    assert "Of all 3 tuners, by the 2 seeds that all of them ran, its mean rank is 1.2 after 28 trials" in words
+    assert "and 1.2 after 60, the best of the others' 1.9 and 1.9." in words
+
+
+def _tuner_results(ratio, problems):
+    known, marks = {"rounds": (problems, 10), "lanes": (problems, 5)}, {28: 0.0, 60: 0.05}
+    rows, notes = [], {}
+
+    def add(workload, ours, pairs, peer=1.0):
+        rows.append({"workload": workload, "ours": ours, "peer": peer})
+        notes[workload] = (
+            f"{pairs} pairs, 1 won, 1 lost; 90 % of the ratio: {ours + 0.01:.2f} to {ours + 0.02:.2f}; "
+            "with floors ten times as high 0.70 (0.60 to 0.80); claim: less; worst: a 2.00"
+        )
+
+    regret = "regret as a part of the peer's: "
+    for mark, more in marks.items():
+        rank = f"mean rank of all 3 tuners: rounds, {mark} trials"
+        rows += [{"workload": rank.replace("all 3", "the 2"), "ours": 1.0, "peer": 1.5}]
+        rows += [{"workload": rank, "ours": 1.2, "peer": 1.9}]
+        notes[rank] = f"{problems * 2} runs of each: bayes 1.20"
+        for mode, (of, seeds) in known.items():
+            add(f"{regret}Optuna's TPE, {mode}, {mark} trials", ratio + more + 0.1 * (mode == "lanes"), of * seeds)
+        add(f"{regret}random, rounds, {mark} trials", 0.01, problems * 10)
+        add(f"{regret}SMAC3, rounds, {mark} trials", 0.4 + more, problems * 2)
+    add(f"{regret}Optuna's TPE, rounds, 120 trials", 0.18, problems * 3)
+    headings = ["tuner", "numbers (4)", "categories (3)", "conditions (2)", "failures (1)", "from sklearn (1)"]
+    cells = {28: "0.28 [0.20, 1.30]", 60: "0.60 [0.50, 0.70]"}
+    return {
+        "rows": rows,
+        "notes": notes,
+        "seeds": {
+            **{f"{mode}, {mark}": {"bayes": [seeds] * 2} for mode, (_, seeds) in known.items() for mark in marks},
+            "rounds, 120": {"bayes": [3, 3]},
+        },
+        "tables": {
+            f"rounds, {mark}": {"classes beside tpe": [headings, ["tpe", *"-----"], ["bayes", "-", *[cells[mark]] * 4]]}
+            for mark in marks
+        },
+    }
