@@ -44,16 +44,21 @@ def resolve_sizes(spec: NetworkSpec, file: str) -> NetworkSpec:
         if not found:
             layers[n] = _completed(layer, dimensions)
         for path, text in found:
-            problems.add(f"Layers[{n}].{path}", text)
+            problems.add(_place(n, layer, path), text)
     if problems.found:
         raise SpecError(problems.found)
     resolved = replace(spec, layers=tuple(layers))
     for n, layer in enumerate(layers):
         for path, text in (*_skip_problems(resolved, layer), *_shared_problems(resolved, n)):
-            problems.add(f"Layers[{n}].{path}", text)
+            problems.add(_place(n, layer, path), text)
     if problems.found:
         raise SpecError(problems.found)
     return resolved
+
+
+def _place(number: int, layer: Layer, path: str) -> str:
+    """Return where a problem is, with the layer's name, by which `inspect` shows it and others take it as a source."""
+    return f"Layers[{number}].{path} of {show(layer.name)}"
 
 
 def fit_data(layer: Layer, width: int, dimensions: tuple[int, ...], is_sparse: bool) -> Layer:

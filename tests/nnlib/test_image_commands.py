@@ -97,6 +97,22 @@ def test_a_body_is_frozen_and_its_head_replaced(run):
     assert float(accuracy.split()[1]) > 0.9
 
 
+def test_a_logistic_regression_on_pixels_is_a_value_of_a_source(run):
+    """The body is there for the network that reads it, and stays as it was for the one that does not."""
+    run(f"{TRAIN} --out model.nc")
+    raw = json.loads(json.dumps(NETWORK))
+    raw["Layers"][-1]["Source"] = "$reads"
+    Path("network.json").write_text(json.dumps(raw))
+    run(f"{TRAIN} --set reads=C --out same.nc")
+    run(f"{TRAIN} --set reads=Input --init model.nc --out pixels.nc")
+    body, same, pixels = (dict(read_model(Path(f"{name}.nc")).network.arrays()) for name in ("model", "same", "pixels"))
+    assert all(np.array_equal(body[name], same[name]) for name in body) and len(same) == len(body)
+    assert pixels["weights2"].size == 4 * 12 * 12 * 2
+    assert all(np.array_equal(body[name], pixels[name]) for name in ("weights0", "bias0", "weights1", "bias1"))
+    accuracy = next(line for line in run("evaluate pixels.nc held.nc").splitlines() if line.startswith("accuracy"))
+    assert float(accuracy.split()[1]) > 0.5  # of four classes
+
+
 def test_from_python():
     pictures, corners = (data_set.rows for data_set in squares(160, 1).sets)
     x, y = pictures.floats(True, np.float32), np.eye(4, dtype=np.float32)[corners.indices]

@@ -14,7 +14,9 @@ from nnlib import cli as nnlib_cli
 from regiondag import cli
 from regiondag.cli import COMMANDS, main
 from regiondag.condor.submit import find_slash_tmp
+from regiondag.config.load import load_config
 from regiondag.errors import RegiondagError
+from regiondag.tuning.propose import propose
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import snapshot
 
@@ -342,6 +344,14 @@ def test_the_example_of_images_is_whole_once_its_pictures_are_drawn(tmp_path, mo
     assert nnlib_cli.main(steps[2][1:]) == 0
     assert main(["validate", "study.yaml"]) == 0
     assert "6 regions, 22 trials, 20 data files" in capsys.readouterr().out
+    # Without a network of all a logistic regression competes in every city: it is one of the first two trials.
+    text = Path("study.yaml").read_text().replace("reads: Largest", "reads: {choice: [Largest, Picture]}")
+    kept = [line for line in text.splitlines() if not line.startswith(("init:", "pooled:", "  train:", "  search:"))]
+    Path("alone.yaml").write_text("\n".join(kept))
+    for region in load_config(Path("alone.yaml")).regions:
+        for seed in range(20):
+            first = propose(region.search, [], [], region.search.sizes[0], seed)
+            assert {point["reads"] for point in first} == {"Largest", "Picture"}, (region.name, seed)
 
 
 def test_generate_prints_the_run_directory_alone_on_stdout(study_file, capsys):

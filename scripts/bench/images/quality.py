@@ -3,10 +3,11 @@
     python -m scripts.bench.images.quality
 
 Every seed has pictures, parts and trainings of its own. Ours is the example's network, which starts from that of all
-cities; beside it the same network from random weights, that of all cities as it is, and logistic regression on pixels
-(scikit-learn, its C chosen on the validation part). Settings are the example's, in the middle of its search space; a
-training's best epoch is chosen on the validation part. Values are means over the four small cities; differences have
-95 % intervals of Student's t over seeds.
+cities. Beside it stand the same network from random weights, that of all cities as it is, logistic regression on pixels
+by the example's network (its last layer reads the picture), and scikit-learn's, its C chosen on the validation part.
+Settings are the example's, in the middle of its search space; a training has its best epoch by validation. Values are
+means over the four small cities; differences have 95 % intervals of Student's t over seeds. The results' `cities` have
+the same city by city.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import nnlib
 from nnlib.cli import main as nnlib_main
@@ -34,11 +36,15 @@ RESULTS = "images_quality"
 EXAMPLE = REPOSITORY / "workflows/examples/images"
 SMALL = ("lagos", "lima", "perth", "kyoto")
 CITIES = (*SMALL, "oslo")
-CHOSEN = {"body_rate": 0.5, "dropout": 0.1, "crop": 2}
+CHOSEN = {"reads": "Largest", "body_rate": 0.5, "dropout": 0.1, "crop": 2}
+PIXELS = {"reads": "Picture", "body_rate": 1.0, "dropout": 0.0, "crop": 0}
 SETTINGS: dict[str, Any] = {"learning_rate": 0.003, "schedule": "cosine", "threads": 2}
 METRIC = "p@1"
+Figures = NDArray[np.float64]
 INVERSES = (0.001, 0.01, 0.1)  # of the penalty of logistic regression
-OURS, RANDOM, POOLED, LINEAR = "from all cities' network", "from random", "all cities' network", "regression on pixels"
+OURS, RANDOM, POOLED = "from all cities' network", "from random", "all cities' network"
+TRIED, LINEAR = "the example's regression on pixels", "regression on pixels"
+WAYS = (OURS, RANDOM, POOLED, TRIED, LINEAR)
 
 
 @dataclass(frozen=True)
@@ -80,24 +86,34 @@ class Pictures:
         """Return a data file."""
         return self.folder / f"{city}.{part}.nc"
 
-    def train(self, city: str, batch: int, epochs: int, init: nnlib.Network | None = None) -> nnlib.Network:
+    def train(
+        self,
+        city: str,
+        batch: int,
+        epochs: int,
+        init: nnlib.Network | None = None,
+        chosen: Mapping[str, Any] = CHOSEN,
+    ) -> nnlib.Network:
         """Return the network of a city's best epoch."""
-        network = nnlib.Network.from_json(read_json(EXAMPLE / "network.json"), CHOSEN)
+        network = nnlib.Network.from_json(read_json(EXAMPLE / "network.json"), chosen)
         trainer = nnlib.Trainer(network, **SETTINGS, batch=batch, epochs=epochs, stop_after=0, seed=self.seed)
         valid = self.file(city, "valid")
         return trainer.fit(self.file(city, "train"), valid=valid, metric=METRIC, init=init)
 
-    def values(self) -> dict[str, float]:
-        """Return the share of right answers of each way, a mean over the small cities."""
+    def values(self) -> Figures:
+        """Return the share of right answers, (ways, small cities)."""
         whole, one = self.sizes.epochs
         body = self.train("pooled", 32, whole)
-        found: dict[str, list[float]] = {name: [] for name in (OURS, RANDOM, POOLED, LINEAR)}
-        for city in SMALL:
-            found[OURS].append(self.share(self.train(city, 16, one, body), city))
-            found[RANDOM].append(self.share(self.train(city, 16, one), city))
-            found[POOLED].append(self.share(body, city))
-            found[LINEAR].append(self.regression(city))
-        return {name: float(np.mean(values)) for name, values in found.items()}
+        return np.array([self._ways(city, one, body) for city in SMALL]).T
+
+    def _ways(self, city: str, epochs: int, body: nnlib.Network) -> list[float]:
+        trained = (
+            self.train(city, 16, epochs, body),
+            self.train(city, 16, epochs),
+            body,
+            self.train(city, 16, epochs, body, PIXELS),
+        )
+        return [*(self.share(network, city) for network in trained), self.regression(city)]
 
     def share(self, network: nnlib.Network, city: str) -> float:
         """Return the share of a city's test pictures whose class a network names first."""
@@ -128,19 +144,39 @@ def _run(*words: str) -> None:
 class Quality(Bench[Sizes]):
     """The rows of all seeds."""
 
+    def __init__(self, area: Path, sizes: Sizes) -> None:
+        super().__init__(area, sizes)
+        self.cities: dict[str, dict[str, dict[str, float | list[float]]]] = {}
+
     def ways(self) -> Iterator[Row]:
         """Yield our way beside each of the others."""
-        found = []
+        kept = []
         for seed in range(1, self.sizes.seeds + 1):
             folder = self.area / str(seed)
             folder.mkdir()
-            found.append(Pictures(folder, seed, self.sizes).values())
-        ours = np.array([one[OURS] for one in found])
-        for name in (RANDOM, POOLED, LINEAR):
-            peer = np.array([one[name] for one in found])
+            kept.append(Pictures(folder, seed, self.sizes).values())
+        found = np.array(kept)  # (seeds, ways, small cities)
+        self.cities = {city: _beside(found[:, :, n]) for n, city in enumerate(SMALL)}
+        ours, *others = found.mean(axis=2).T
+        for name, peer in zip(WAYS[1:], others, strict=True):
             low, middle, high = (100 * end for end in interval(ours - peer))
             title = f"right answers {OURS}, beside {name}: {middle:+.1f} points [{low:+.1f}, {high:+.1f}]"
             yield Row(title, float(ours.mean()), float(peer.mean()), "", goal=float(peer.mean()), higher=True)
+
+    def details(self, rows: Sequence[Row]) -> Mapping[str, object]:  # noqa: ARG002
+        """Return each city's shares, and what ours has more of, in points: lower end, mean and upper end."""
+        return {"cities": self.cities}
+
+
+def _beside(found: Figures) -> dict[str, dict[str, float | list[float]]]:
+    """Return what ways reach in one city, and ours beside each, of shares (seeds, ways)."""
+    return {
+        name: {
+            "right": round(float(found[:, n].mean()), 4),
+            "ours_more": [round(100 * end, 1) for end in interval(found[:, 0] - found[:, n])],
+        }
+        for n, name in enumerate(WAYS)
+    }
 
 
 if __name__ == "__main__":

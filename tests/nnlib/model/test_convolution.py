@@ -92,19 +92,19 @@ def test_the_attributes_of_kernels_are_dsstnes(tmp_path):
     [
         ("layer1_nnlib_padding", np.uint32([1, 0, 2]), "legal: 4 whole numbers from 0"),
         ("layer1_nnlib_padding", np.uint64([1, 0, 2**40, 2]), "legal: 4 whole numbers from 0 to 2147483647"),
-        ("layer1_nnlib_padding", np.uint32([1, 0, 2**20, 2]), "Layers[1].Padding: 1048576 + 2 on axis y, where"),
-        ("layer4_nnlib_padding", np.uint32([1, 4, 1, 1]), "Layers[4].Padding: 4 would pool nothing but padding"),
+        ("layer1_nnlib_padding", np.uint32([1, 0, 2**20, 2]), 'Layers[1].Padding of "Stem": 1048576 + 2 on axis y'),
+        ("layer4_nnlib_padding", np.uint32([1, 4, 1, 1]), 'Layers[4].Padding of "Pool": 4 would pool nothing'),
         ("layer3_poolingfunction", np.uint32(0), "poolingfunction: 0 is not legal, legal: 1 Max, 2 Average"),
         ("layer1_nnlib_dilation", np.uint32([0, 1]), "legal: 2 whole numbers from 1"),
-        ("layer1_nnlib_groups", np.uint32(4), "Layers[1].Groups: 4 do not divide the 6 maps"),
+        ("layer1_nnlib_groups", np.uint32(4), 'Layers[1].Groups of "Stem": 4 do not divide the 6 maps'),
         ("layer2_kernelPaddingX", np.uint32(0), "layer2_kernelPaddingX: 0 is not legal, legal: 1, as the sizes say"),
         (
             "layer2_Nx",
             np.uint32(5),
-            "Layers[2].N: 5 x 9 x 6 is not what its sources give, legal: 6, the number of maps",
+            'Layers[2].N of "Same": 5 x 9 x 6 is not what its sources give, legal: 6, the number of maps',
         ),
         ("layer4_Nx", np.uint32(9), "layer4_Nx: 9 is not legal, legal: sizes of 3 x 5 x 6, as its sources give"),
-        ("layer1_kernelX", np.uint32(99), "Layers[1].Kernel: 99 on axis x"),
+        ("layer1_kernelX", np.uint32(99), 'Layers[1].Kernel of "Stem": 99 on axis x'),
     ],
 )
 def test_models_that_contradict_themselves_are_refused(tmp_path, name, value, words):

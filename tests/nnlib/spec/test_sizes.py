@@ -85,57 +85,62 @@ SHARED = {"InputLayer": "In", "SourceInputLayer": "In", "SourceOutputLayer": "C"
 WRONG = {
     "Padding that is shorter than the kernel": (
         net(convolution(kernel=(12, 3), Padding=1)),
-        'Layers[1].Kernel: 12 on axis x covers 12 of the 10 that "In" has there with its padding (8 + 1 + 1), legal: a '
+        'Layers[1].Kernel of "C": 12 on axis x covers 12 of the 10 that "In" has there with its padding (8 + 1 + 1), '
+        "legal: a "
         "kernel of up to 10, or Padding of 4 or more together",
     ),
     "dilation": (
         net(convolution(Dilation=[4], Padding=0)),
-        'Layers[1].Kernel: 3 with Dilation 4 on axis x covers 9 of the 8 that "In" has there with its padding (8 + 0 + '
+        'Layers[1].Kernel of "C": 3 with Dilation 4 on axis x covers 9 of the 8 that "In" has there with its padding '
+        "(8 + 0 + "
         "0), legal: a kernel of up to 2, or Padding of 1 or more together",
     ),
     "groups of channels": (
         net(convolution(Groups=3)),
-        'Layers[1].Groups: 3 do not divide the 4 channels of "In", legal: 2',
+        'Layers[1].Groups of "C": 3 do not divide the 4 channels of "In", legal: 2',
     ),
     "groups of maps": (
         net(convolution(maps=9, Groups=2)),
-        'Layers[1].Groups: 2 do not divide the 9 maps of "C", legal: 1',
+        'Layers[1].Groups of "C": 2 do not divide the 9 maps of "C", legal: 1',
     ),
     "axes": (
         net(convolution(kernel=(3,))),
-        'Layers[1].Kernel: [3] has 1, "In" has 8 x 6 x 4, legal: 2 numbers, such as [3, 3]',
+        'Layers[1].Kernel of "C": [3] has 1, "In" has 8 x 6 x 4, legal: 2 numbers, such as [3, 3]',
     ),
     "no maps": (
         net(convolution(), n=(192,)),
-        'Layers[1].Source: "In" has 192 units and no maps, legal: a data set with width, height and channels, or N of '
+        'Layers[1].Source of "C": "In" has 192 units and no maps, legal: a data set with width, height and channels, '
+        "or N of "
         '"In" such as [28, 28, 1] for images of one channel: width, height, channels',
     ),
     "N of maps": (
         net(convolution(N=[8, 8, 6])),
-        "Layers[1].N: 8 x 8 x 6 is not what its sources give, legal: 6, the number of maps, or 8 x 6 x 6",
+        'Layers[1].N of "C": 8 x 8 x 6 is not what its sources give, legal: 6, the number of maps, or 8 x 6 x 6',
     ),
     "sources": (
         net(pooling("Max", "In", Kernel=[2, 2], KernelStride=[2, 2]), convolution(Source=["In", "P"])),
-        'Layers[2].Source: maps of different sizes from "In" 8 x 6, "P" 4 x 1, legal: sources of one size',
+        'Layers[2].Source of "C": maps of different sizes from "In" 8 x 6, "P" 4 x 1, legal: sources of one size',
     ),
     "sum": (
         net(dense("A", 4, 3, 4), pooling("Sum", "In", "A")),
-        'Layers[2].Source: sources of different sizes: "In" 8 x 6 x 4, "A" 4 x 3 x 4, legal with Function Sum: '
+        'Layers[2].Source of "P": sources of different sizes: "In" 8 x 6 x 4, "A" 4 x 3 x 4, legal with Function Sum: '
         "one size",
     ),
     "sum of turned maps": (
         net(dense("A", 6, 8, 4), pooling("Sum", "In", "A")),
-        'Layers[2].Source: sources of different sizes: "In" 8 x 6 x 4, "A" 6 x 8 x 4, legal with Function Sum: '
+        'Layers[2].Source of "P": sources of different sizes: "In" 8 x 6 x 4, "A" 6 x 8 x 4, legal with Function Sum: '
         "one size",
     ),
     "product": (
         net(dense("A", 8), pooling("Product", "In", "A")),
-        'Layers[2].Source: sources of different sizes: "In" 8 x 6 x 4, "A" 8, legal with Function Product: 8 x 6 x 4, '
+        'Layers[2].Source of "P": sources of different sizes: "In" 8 x 6 x 4, "A" 8, legal with Function Product: 8 '
+        "x 6 x 4, "
         "or 4, one value a channel",
     ),
     "concatenation": (
         net(dense("A", 8, 3, 8), pooling("Concatenate", "In", "A")),
-        'Layers[2].Source: maps of different sizes: "In" 8 x 6 x 4, "A" 8 x 3 x 8, legal with Function Concatenate: '
+        'Layers[2].Source of "P": maps of different sizes: "In" 8 x 6 x 4, "A" 8 x 3 x 8, legal with Function '
+        "Concatenate: "
         "one size, any channels",
     ),
     "several": (
@@ -145,11 +150,11 @@ WRONG = {
     ),
     "skip": (
         net(dense("A", 6, 8, 4), convolution(maps=4, Source="In", Skip="A")),
-        'Layers[2].Skip: "A" has 6 x 8 x 4 units, legal: 8 x 6 x 4, as "C" has',
+        'Layers[2].Skip of "C": "A" has 6 x 8 x 4 units, legal: 8 x 6 x 4, as "C" has',
     ),
     "units": (
         net(convolution(maps=2**27, kernel=(1, 1))),
-        "Layers[1].N: 8 x 6 x 134217728 are 6,442,450,944 units, legal: up to 2,147,483,647",
+        'Layers[1].N of "C": 8 x 6 x 134217728 are 6,442,450,944 units, legal: up to 2,147,483,647',
     ),
     "Padding of more axes": (
         net(convolution(Padding=[1, 1, 1])),
@@ -162,26 +167,29 @@ WRONG = {
     ),
     "Padding of pools": (
         net(pooling("Average", "In", Kernel=[2, 3], Padding=[1, [0, 3]])),
-        "Layers[1].Padding: 3 would pool nothing but padding, legal: less than Kernel, here 3",
+        'Layers[1].Padding of "P": 3 would pool nothing but padding, legal: less than Kernel, here 3',
     ),
     "a kernel of zeros": (
         net(convolution(kernel=(3, 2**31 - 1))),
-        'Layers[1].Kernel: 2147483647 on axis y covers 2147483647, where "In" has 6, legal: a kernel that covers up to '
+        'Layers[1].Kernel of "C": 2147483647 on axis y covers 2147483647, where "In" has 6, legal: a kernel that '
+        "covers up to "
         "542",
     ),
     "a dilation of zeros": (
         net({"Type": "Convolutional", "N": 2, "Kernel": [3], "Dilation": 2**31 - 1}, n=(28, 1)),
-        'Layers[1].Kernel: 3 with Dilation 2147483647 on axis x covers 4294967295, where "In" has 28, legal: a kernel '
+        'Layers[1].Kernel of "Hidden1": 3 with Dilation 2147483647 on axis x covers 4294967295, where "In" has 28, '
+        "legal: a kernel "
         "that covers up to 1164",
     ),
     "a pool of nothing": (
         net(pooling("Max", "In", Kernel=[2**31 - 1, 1])),
-        'Layers[1].Kernel: 2147483647 on axis x covers 2147483647, where "In" has 8, legal: a kernel that covers up to '
+        'Layers[1].Kernel of "P": 2147483647 on axis x covers 2147483647, where "In" has 8, legal: a kernel that '
+        "covers up to "
         "552",
     ),
     "Padding of zeros": (
         net(convolution(Padding=[2**20, 1], Dilation=[2**20, 1])),
-        'Layers[1].Padding: 1048576 + 1048576 on axis x, where "In" has 8, legal: up to 544 together',
+        'Layers[1].Padding of "C": 1048576 + 1048576 on axis x, where "In" has 8, legal: up to 544 together',
     ),
     "Dilation of more axes": (
         net(convolution(Dilation=[1, 2, 3])),
@@ -210,7 +218,8 @@ WRONG = {
             convolution(),
             convolution(maps=5, Source="In", SharedWeights=SHARED) | {"Name": "D"},
         ),
-        'Layers[2].SharedWeights[0]: the weights from "In" to "C" are 6 x 4 x 3 x 3, legal: 5 x 4 x 3 x 3 (maps, '
+        'Layers[2].SharedWeights[0] of "D": the weights from "In" to "C" are 6 x 4 x 3 x 3, legal: 5 x 4 x 3 x 3 '
+        "(maps, "
         "channels, kernel)",
     ),
     "turned kernels": (
@@ -218,7 +227,8 @@ WRONG = {
             convolution(),
             convolution(Source="In", SharedWeights=SHARED | {"Transposed": True}) | {"Name": "D"},
         ),
-        "Layers[2].SharedWeights[0].Transposed: true is not legal for a layer of type Convolutional, legal: false",
+        'Layers[2].SharedWeights[0].Transposed of "D": true is not legal for a layer of type Convolutional, legal: '
+        "false",
     ),
 }
 

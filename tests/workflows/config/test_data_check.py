@@ -68,7 +68,7 @@ def test_images_fit_a_network_that_convolves_them(tmp_path):
     (tmp_path / "network.json").write_text(json.dumps(network))
     with pytest.raises(ConfigError) as caught:
         check_data(load_config(study))
-    words = "uk.train.nc: network.json: Layers[1].Kernel: 4 on axis y"
+    words = 'uk.train.nc: network.json: Layers[1].Kernel of "Hidden": 4 on axis y'
     wrong = [problem for problem in caught.value.problems if words in problem]
     assert len(wrong) == 1 and "legal: a kernel of up to 3" in wrong[0]
 
