@@ -94,7 +94,8 @@ class Runtime:
         except Exception as error:  # a half-installed CuPy and a broken GPU fail in many ways
             missing = isinstance(error, ImportError) or type(error).__module__.startswith("cuda.")
             advice = f"; {INSTALL}" if missing else ""
-            raise MachineError(f"no GPU can be used: {error}{advice}") from error
+            seen = str(error).partition("\n")[0]  # of a library that is not found, whole folders follow
+            raise MachineError(f"no GPU can be used: {seen}{advice}") from error
         raise MachineError(f"no GPU can be used: {gpu_facts.why_none(cupy)}")
 
     def open_cudnn(self) -> cudnn.Cudnn:

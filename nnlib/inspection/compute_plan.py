@@ -25,7 +25,8 @@ def describe_compute_plan(network: Network, examples: Examples, threads: int, ba
     how = "compat with DSSTNE, " if spec.compat else ""
     blas = "".join(f", OpenBLAS {kernels}" for kernels in find_kernels().values()) if backend != "cupy" else ""
     where = f"backend {backend} ({LOOPS[backend]}{blas})"
-    first = f"{where}, {network.dtype}, {threads} threads, {how}{network.parameters} parameters"
+    count = f"{threads} thread{'s' * (threads != 1)}"
+    first = f"{where}, {network.dtype}, {count}, {how}{network.parameters} parameters"
     graph = Graph(network)
     rows = batch if threads > 1 and backend != "cupy" else 0
     return "\n".join([first, *(f"  {_line(graph, node, examples, backend != 'cupy', rows)}" for node in graph.nodes)])

@@ -127,6 +127,16 @@ def test_kernels_are_compiled_once(cupy, tmp_path, monkeypatch):
         kernels.ensure_cubin(cupy, "gather", tmp_path)
 
 
+def test_a_library_that_is_missing_is_told_on_one_line(monkeypatch):
+    def incomplete() -> None:
+        raise ImportError('Failure finding "libcublasLt.so.13"\nlistdir("nvidia/cu13/lib"):\n  libnvrtc.so.13')
+
+    monkeypatch.setattr(runtime, "_cupy", incomplete)
+    said = r'no GPU can be used: Failure finding "libcublasLt\.so\.13"; install regiondag\[gpu-cuda13\] [^\n]*$'
+    with pytest.raises(MachineError, match=said):
+        runtime.Runtime.open()
+
+
 def test_a_gpu_that_is_busy(present, monkeypatch):
     def busy(**_: object) -> None:
         raise CUDARuntimeError("cudaErrorDevicesUnavailable: all are busy")

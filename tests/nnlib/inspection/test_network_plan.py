@@ -42,6 +42,7 @@ def test_products_that_are_too_small_for_several_threads_are_told():
     def told(threads, batch):
         plan = plan_network(spec, examples, TrainSettings(batch=batch), threads, CPU)
         text = " ".join(describe_network_plan(plan, 200).split())
+        assert f"float32, {'1 thread' if threads == 1 else '2 threads'}, " in text
         return [f"from {name}: dense products on one thread" in text for name in "IAB"]
 
     assert told(2, 32) == [False, True, True]  # 32 x 64 x 2,048 products and sums are just enough
