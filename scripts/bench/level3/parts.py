@@ -11,6 +11,7 @@ from typing import Any
 from nnlib.cpu import backward
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.maps.layers import MapLayers
+from nnlib.cpu.maps.shard_norms import ShardNorms
 from nnlib.cpu.optimizer import Optimizer
 from nnlib.cpu.shard_gradients import ShardGradients
 
@@ -21,6 +22,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (backward, "weight_gradient", "gradients of weights, added by shard"),
     (MapLayers, "compute", "convolutions and normalization forward"),
     (MapLayers, "norm_backward", "normalization back"),
+    (ShardNorms, "backward", "normalization back"),
     (MapLayers, "backward", "convolutions back, gradients of kernels added by shard"),
     (backward, "blocked_error", "output layer"),
     (ShardGradients, "_take", "gradients put aside"),
