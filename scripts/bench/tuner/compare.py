@@ -96,11 +96,17 @@ def choose(
 def runs_of(
     keys: Sequence[Key], known: dict[str, Method], folder: Path, *, make: bool = True, record: Record | None = None
 ) -> list[Run]:
-    """Return the runs of the record and those that are kept, after those that were missing were made."""
+    """Return the runs of the record and those that are kept, after those that were missing were made.
+
+    Where none is made a kept run may be longer than the record's.
+    """
     found = {key: run for key in keys if record and (run := record.find(key))}
-    missing = [key for key in keys if key not in found]
     with Runs(folder, known) as runs:
-        made = runs.kept.fill(missing) if make else [run for key in missing if (run := runs.kept.find(key))]
+        if make:
+            made = runs.kept.fill([key for key in keys if key not in found])
+        else:
+            kept = [run for key in keys if (run := runs.kept.find(key))]
+            made = [run for run in kept if run.key not in found or max(run.best) > max(found[run.key].best)]
     found |= {run.key: run for run in made}
     return [found[key] for key in keys if key in found]
 

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.bench.common.harness import RESULTS
@@ -48,7 +49,7 @@ class Record:
         """Take the runs that are missing and write the file; what a newer version or problem makes void goes."""
         for run in runs:
             key, version = run.key, self._versions.get(run.key.method)
-            if version is None or self.find(key):
+            if version is None or self.find(replace(key, trials=max(run.best))):
                 continue
             if self._tuners.get(key.method) != version:
                 self._drop(2, key.method)
