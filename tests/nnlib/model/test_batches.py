@@ -143,7 +143,7 @@ def test_an_output_with_a_size_needs_no_targets_to_predict():
 def test_skips_are_checked_once_sizes_are_known():
     raw = {"Layers": [INPUT, {"N": 6}, OUTPUT | {"Skip": "I"}]}
     resolve(parse_network(raw, "n"), sets_of(x=random_matrix(4, 6, 1), y=random_matrix(4, 6, 1)), "d")
-    with pytest.raises(SpecError, match=r'd: Layers\[2\]\.Skip: "I" has 6 units, legal: 5'):
+    with pytest.raises(SpecError, match=r'd: Layers\[2\]\.Skip of "O": "I" has 6 units, legal: 5'):
         resolve(parse_network(raw, "n"), sets_of(x=random_matrix(4, 6, 1), y=random_matrix(4, 5, 1)), "d")
 
 
