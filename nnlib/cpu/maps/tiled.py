@@ -161,11 +161,13 @@ class Tiled:
         gradient = np.empty((sweep.groups, above, below * sweep.volume), np.float32)
         for part in parts:
             tree = Tree[Floats]()
-            for sums in cuts:
-                tree.add(reduce(iadd, islice(given, len(sums))) if sums else np.zeros_like(tree.first))
+            with np.errstate(all="ignore"):  # behind the last channel tiles hold what was in memory
+                for sums in cuts:
+                    tree.add(reduce(iadd, islice(given, len(sums))) if sums else np.zeros_like(tree.first))
+                total = tree.total()
             groups, rows, channels = part
             columns = slice(channels.start * sweep.volume, channels.stop * sweep.volume)
-            gradient[_slice(groups), _slice(rows), columns] = weights(tree.total(), sweep, part, loops)
+            gradient[_slice(groups), _slice(rows), columns] = weights(total, sweep, part, loops)
         return gradient.reshape(sweep.target.channels, sweep.fan_in)
 
     def _pieces(self, sweep: Sweep, shards: Sequence[slice], _: ModuleType) -> tuple[list[Part], list[list[Task]]]:
