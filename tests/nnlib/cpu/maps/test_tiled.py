@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -171,6 +172,19 @@ def test_what_memory_held_before_is_of_no_consequence():
             parts = tiled.forward(x, w, sweep, map_in_turn), tiled.input_gradient(delta, w, sweep, map_in_turn)
             found.append([part.tobytes() for part in (*parts, tiled.weight_gradient(x, delta, sweep, map_in_turn))])
         assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("examples", [5, 19])
+def test_sums_that_nobody_takes_may_overflow_without_a_warning(examples):
+    sweep, tiled = sweep_over((Window(70, 7, 2, 3, 3), Window(70, 7, 2, 3, 3)), 3, 42), Tiled(loops)
+    x, _, delta = arrays_of(sweep, examples, dtype=np.float32)
+    wanted = tiled.weight_gradient(x, delta, sweep, map_in_turn)
+    for array in SCRATCH._arrays.values():
+        array.fill(np.finfo(np.float32).max if array.dtype == np.float32 else 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = tiled.weight_gradient(x, delta, sweep, map_in_turn)
+    assert found.tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("narrow", DOTS_OF)
