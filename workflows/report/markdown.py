@@ -31,9 +31,10 @@ def headings(summary: Summary) -> list[str]:
 
 def table(summary: Summary) -> list[list[str]]:
     """Return the summary as rows of text, in the columns of `headings`."""
+    named = not _have_one_metric(summary)
     if _is_compared(summary):
         others = [name for name in COMPARED if _has(summary, name)]
-        return [_row_beside(summary, region, others) for region in summary.regions]
+        return [_row_beside(summary, region, others, named) for region in summary.regions]
     alone = _is_of_programs(summary)
     metrics = _shown_metrics(summary)
     return [
@@ -41,7 +42,7 @@ def table(summary: Summary) -> list[list[str]]:
             region.region,
             region.status,
             *(
-                [_own_figure(summary, region)]
+                [_own_figure(summary, region, named, _own_interval(region))]
                 if alone
                 else (_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity))
             ),
@@ -60,7 +61,8 @@ def short_table(summary: Summary) -> tuple[list[str], list[list[str]], list[str]
     if is_one and names[-1] == SERVED_BY and all(region.finished for region in summary.regions):
         words.append(f"All are served by the same: {rows[0][-1]}.")
         names, rows = names[:-1], [row[:-1] for row in rows]
-    silent = [_is_silent(summary, region) for region in summary.regions]
+    is_compared = _is_compared(summary)
+    silent = [is_compared and _is_silent(summary, region) for region in summary.regions]
     left_out = [region.region for region, is_silent in zip(summary.regions, silent, strict=True) if is_silent]
     if 1 < len(left_out) < len(rows):
         rows = [row for row, is_silent in zip(rows, silent, strict=True) if not is_silent]
@@ -93,7 +95,7 @@ def _is_compared(summary: Summary) -> bool:
 
 def _is_silent(summary: Summary, region: RegionSummary) -> bool:
     """Whether a region is served, and a row of figures would have none."""
-    if not _is_compared(summary) or region.customers or region.stands_for_all:
+    if region.customers or region.stands_for_all:
         return False
     return judge(region, region.metric or summary.metric)[0] is Verdict.NO_FIGURES
 
@@ -111,25 +113,29 @@ def _have_one_metric(summary: Summary) -> bool:
     return len({region.metric for region in summary.regions if region.metric}) <= 1
 
 
-def _own_figure(summary: Summary, region: RegionSummary) -> str:
-    """Return what a region's own metric has come to, with its name where others have another one."""
-    figure = _figure(region.test.get(region.metric or summary.metric))
-    ends = region.intervals.get(region.metric) if region.of_program and not _is_compared(summary) else None
-    figure += f" ({ends[0]:.3f} to {ends[1]:.3f})" if ends else ""
-    return figure if _have_one_metric(summary) or figure == "-" else f"{region.metric} {figure}"
+def _own_figure(summary: Summary, region: RegionSummary, named: bool, interval: str = "") -> str:
+    """Return what a region's own metric has come to, `named` where others have another one."""
+    figure = _figure(region.test.get(region.metric or summary.metric)) + interval
+    return f"{region.metric} {figure}" if named and figure != "-" else figure
+
+
+def _own_interval(region: RegionSummary) -> str:
+    """Return the interval of a program's metric, as it stands behind it."""
+    ends = region.intervals.get(region.metric) if region.of_program else None
+    return f" ({ends[0]:.3f} to {ends[1]:.3f})" if ends else ""
 
 
 def _has(summary: Summary, name: str) -> bool:
     return any(name in region.compared for region in summary.regions)
 
 
-def _row_beside(summary: Summary, region: RegionSummary, others: list[str]) -> list[str]:
+def _row_beside(summary: Summary, region: RegionSummary, others: list[str], named: bool) -> list[str]:
     metric = region.metric or summary.metric
     low, high = region.intervals.get(metric, (None, None))
     return [
         region.region,
         "-" if region.of_program and not region.customers else str(region.customers),
-        _own_figure(summary, region),
+        _own_figure(summary, region, named),
         _interval(region, low, high),
         *(_figure(region.compared.get(name, {}).get(metric)) for name in others),
         _figure(region.popularity.get(metric)),
