@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -77,9 +78,9 @@ def test_trials_that_failed_and_what_the_run_took(pool, run_area, capsys, explai
     assert found["Germany"]["state"] == "failed trials" and "diverged" in found["Germany"]["why"]
     found, _ = explained(run, "Germany")
     assert found["Germany"]["state"] == "promoted"
-    failed = [one for subject, one in found.items() if subject.startswith("germany_t")]
+    failed = {subject: one for subject, one in found.items() if subject.startswith("germany_t")}
     assert len(failed) == 2
-    for one in failed:
+    for one in failed.values():
         assert one["state"] == "failed" and "diverged" in one["why"]
         assert any("slot1" in line and "V100" in line and "exit code 3" in line for line in one["details"])
         assert any(line.startswith("job.err: ") for line in one["details"])
@@ -88,10 +89,14 @@ def test_trials_that_failed_and_what_the_run_took(pool, run_area, capsys, explai
     assert main(["stats", str(run.path), "--json", "--csv", str(run_area / "jobs.csv")]) == 0
     stats = json.loads(capsys.readouterr().out)
     assert stats["total"]["trials"] == 5 and stats["total"]["gpu_hours"] == stats["total"]["slot_hours"] > 0
-    assert stats["total"]["lost_to_failure"] > 0 == stats["total"]["evictions"] and stats["total"]["cost"] == 0
+    assert stats["total"]["evictions"] == 0 == stats["total"]["cost"]
     assert 0 < stats["total"]["busy"] <= 1 and stats["total"]["overhead"] >= 0  # logs have whole seconds
     [kind] = stats["machines"]
     assert "V100" in kind and stats["yaml"][0].startswith("job: {memory: ")
-    assert len((run_area / "jobs.csv").read_text().splitlines()) == 6
+    rows = list(csv.DictReader((run_area / "jobs.csv").read_text().splitlines()))
+    lost = {row["node"]: float(row["lost_to_failure_s"]) for row in rows}  # 0 of a job within one second of the log
+    assert len(rows) == 5 and stats["total"]["lost_to_failure"] == pytest.approx(sum(lost.values()) / 3600)
+    for row in rows:
+        assert lost[row["node"]] == (float(row["slot_s"]) if row["node"] in failed else 0)
     assert main(["stats", str(run.path), "--trials"]) == 0
     assert "germany_final" in capsys.readouterr().out
