@@ -117,10 +117,15 @@ def test_rows_of_gpus(monkeypatch, tmp_path, count):
     monkeypatch.setattr(command.Level3, "_walls", lambda _, sides: {name: walls[name] for name in sides})
     monkeypatch.setattr(command.Level3, "_digests", lambda _, work, several: dict.fromkeys(several, work.device))
     rows = list(command.Level3(tmp_path, command.FULL).gpus())
+    measured = [row for row in rows if row.ours is not None]
+    goals = rows[len(measured) :]
+    assert {(row.ours, row.met) for row in goals} == {(None, None)}
+    assert goals[-1].note == f"8 GPUs that CuPy can use, seen: {count}"
     if not count:
-        assert [(row.ours, row.note) for row in rows] == [(None, "no GPU that CuPy can use")]
+        assert [row.goal for row in goals] == [1 / 1.05, 0.89, 0.89, 0.78, 0.94, 0.78, 0.64, 0.9, 0.64] and not measured
         return
-    cost, bits, *rows = rows
+    assert [row.goal for row in goals] == [0.64, 0.9, 0.64]
+    cost, bits, *rows = measured
     assert (cost.ratio, cost.met) == (1, True)
     assert (bits.ours, bits.goal, bits.met) == (0, 0, True)
     assert "1, 2, 4 ranks" in bits.workload

@@ -122,13 +122,10 @@ class Level3(Bench[Sizes]):
         """Strong and weak scaling on the GPUs of this machine, and PyTorch's ways."""
         count, work = count_gpus(), self.sizes.on_gpus
         self.digests_on_gpus: dict[str, dict[str, str]] = {}
-        if not count and self.sizes.full:
-            yield Row(f"GPUs, {work.shape}", None, None, "ms", note="no GPU that CuPy can use")
         if count:
             sides = {"ours": (work, 1, 1), NONE: (replace(work, parallel=NONE), 1, 1)}
             found = self._walls(sides)
-            name = f"GPUs, {work.shape}, by items on one (peer: nothing cut)"
-            yield Row(name, found["ours"], found[NONE], "ms", goal=1 / COST, goal_is_ratio=True)
+            yield _cost_row(work, found["ours"], found[NONE])
         some = [ranks for ranks in RANKS if ranks <= count]
         if some:
             yield self._bits_on_gpus(work, (1, *some))
@@ -136,6 +133,8 @@ class Level3(Bench[Sizes]):
             yield from self._on_gpus(work, ranks)
         if count:
             yield from self._by_examples(self.sizes.images, (1, *some))
+        if self.sizes.full:
+            yield from _list_goals(work, self.sizes.images, count)
 
     def _by_examples(self, work: Ranked, several: Sequence[int]) -> Iterator[Row]:
         """The batches of a network of images, on one GPU and on several, beside one that cuts nothing.
@@ -147,9 +146,7 @@ class Level3(Bench[Sizes]):
         for ranks in several:
             sides = {"one": (replace(work, parallel=NONE), 1, 1), "strong": (work, ranks, 1)}
             found = {name: self._walls({name: side})[name] for name, side in sides.items()}
-            name = f"GPUs, strong, {work.shape}, by examples, {ranks} ranks (peer: a share of one's, nothing cut)"
-            goal = STRONG.get(ranks)
-            yield Row(name, found["strong"], found["one"] / ranks, "ms", goal=goal, goal_is_ratio=goal is not None)
+            yield _by_examples_row(work, ranks, found["strong"], found["one"] / ranks)
 
     def _bits_on_gpus(self, work: Ranked, several: Sequence[int]) -> Row:
         """Whether cuBLAS gives a shard's product the same bits on every GPU, and NCCL copies what it should."""
@@ -177,10 +174,8 @@ class Level3(Bench[Sizes]):
         sides = {"one": (alone, 1, 1), "strong": (work, ranks, 1), "weak": (weak, ranks, 1)}
         sides |= {way: (replace(work, way=way), ranks, 1) for way in (DDP, WIDE_DDP, FSDP)}
         found = {name: self._walls({name: side})[name] for name, side in sides.items()}  # one after the other: memory
-        name = f"GPUs, strong, {work.shape}, {ranks} ranks (peer: a share of one's)"
-        yield Row(name, found["strong"], found["one"] / ranks, "ms", goal=STRONG[ranks], goal_is_ratio=True)
-        name = f"GPUs, weak, {weak.shape}, {ranks} ranks (peer: one's at {work.batch})"
-        yield Row(name, found["weak"], found["one"], "ms", goal=WEAK.get(ranks), goal_is_ratio=ranks in WEAK)
+        yield _strong_row(work, ranks, found["strong"], found["one"] / ranks)
+        yield _weak_row(work, ranks, found["weak"], found["one"])
         for way in (DDP, WIDE_DDP, FSDP):
             yield Row(f"GPUs, {work.shape}, {ranks} ranks (peer: PyTorch {way})", found["strong"], found[way], "ms")
 
@@ -218,6 +213,38 @@ class Level3(Bench[Sizes]):
         if found := getattr(self, "digests_on_gpus", {}):
             digests["digests_on_gpus"] = found
         return {**digests, "peer": {"torch": TORCH}}
+
+
+def _cost_row(work: Ranked, ours: float | None, whole: float | None) -> Row:
+    name = f"GPUs, {work.shape}, by items on one (peer: nothing cut)"
+    return Row(name, ours, whole, "ms", goal=1 / COST, goal_is_ratio=True)
+
+
+def _strong_row(work: Ranked, ranks: int, ours: float | None, share: float | None) -> Row:
+    name = f"GPUs, strong, {work.shape}, {ranks} ranks (peer: a share of one's)"
+    return Row(name, ours, share, "ms", goal=STRONG[ranks], goal_is_ratio=True)
+
+
+def _weak_row(work: Ranked, ranks: int, ours: float | None, one: float | None) -> Row:
+    name = f"GPUs, weak, {replace(work, batch=ranks * work.batch).shape}, {ranks} ranks (peer: one's at {work.batch})"
+    return Row(name, ours, one, "ms", goal=WEAK.get(ranks), goal_is_ratio=ranks in WEAK)
+
+
+def _by_examples_row(work: Ranked, ranks: int, ours: float | None, share: float | None) -> Row:
+    name = f"GPUs, strong, {work.shape}, by examples, {ranks} ranks (peer: a share of one's, nothing cut)"
+    return Row(name, ours, share, "ms", goal=STRONG.get(ranks), goal_is_ratio=ranks in STRONG)
+
+
+def _list_goals(work: Ranked, images: Ranked, count: int) -> Iterator[Row]:
+    """Return the rows with a goal that need more GPUs than there are, so that these stay visible."""
+    rows = {1: [_cost_row(work, None, None)]}
+    for ranks in RANKS:
+        by_items = [_strong_row(work, ranks, None, None), _weak_row(work, ranks, None, None)]
+        rows[ranks] = [*by_items, _by_examples_row(images, ranks, None, None)]
+    for needed, listed in rows.items():
+        if needed > count:
+            note = f"{needed} GPUs that CuPy can use, seen: {count}"
+            yield from (replace(row, note=note) for row in listed if row.goal)
 
 
 def _measure_all(teams: Sequence[Team]) -> bool:
