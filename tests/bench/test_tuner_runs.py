@@ -230,9 +230,9 @@ def test_tables_name_everyone_once():
     assert lines[2][3:] == ["2.99", "2.99 to 2.99", "2.94", "0:2", "surely more", "-"]
     groups = groups_of({"p": {"numbers", "noise"}}, {"p": "tests"})
     assert classes(found, tuners, "tpe", groups) == [
-        ["tuner", "numbers (1)", "noise (1)", "from tests (1)", "worst beside tpe"],
-        ["random", *["2.99 [2.99, 2.99]"] * 3, "p 2.99"],
-        ["bayes", *["0.50 [0.50, 0.50]"] * 3, "p 0.50"],
+        ["tuner", "numbers (1)", "noise (1)", "no categories (1)", "from tests (1)", "worst beside tpe"],
+        ["random", *["2.99 [2.99, 2.99]"] * 4, "p 2.99"],
+        ["bayes", *["0.50 [0.50, 0.50]"] * 4, "p 0.50"],
     ]
     assert medians(found, tuners) == [["problem", *tuners], ["p", "1", "0.333", "0.167"]]
 
@@ -250,9 +250,16 @@ def test_a_comparison_is_printed_from_kept_runs(tmp_path, monkeypatch, capsys):
         stamp = f"{runs.fingerprint(name)} {methods()[method].version}"
         kept = {"stamp": stamp, "values": [0.0] * 28, "best": {"28": value + 1e3}, "seconds": 1.0}
         (file / f"{method}-0.json").write_text(json.dumps(kept))
-    assert compare.main(words.split()) == 0
+    assert compare.main([*words.split(), "--json", str(tmp_path / "one_run.json")]) == 0
     assert "rounds, 28 trials, 1 problems, 1 seeds" in capsys.readouterr().out
     assert compare.count_looks() == 0
+    found = json.loads((tmp_path / "one_run.json").read_text())
+    assert (found["bench"], found["seeds"]) == ("one_run", {"rounds, 28 trials": 1})
+    workload = "regret as a part of the peer's: bayes (peer: random), rounds, 28 trials"
+    assert [(row["workload"], row["peer"]) for row in found["rows"]] == [(workload, 1.0)]
+    assert found["notes"][workload].startswith("1 pairs, 1 won, 0 lost; 90 % of the ratio: ")
+    assert found["tables"]["rounds, 28 trials"]["classes beside random"][1][-1].startswith(name)
+    assert found["tuners"]["bayes"] == methods()["bayes"].version
 
 
 def test_a_look_at_the_other_half_is_noted(tmp_path, monkeypatch):

@@ -196,15 +196,15 @@ def finish(
     print(table(rows))
     made, kept = {**to_json(bench, rows), **(more or {})}, RESULTS / f"{bench}.json"
     if arguments.json:
-        arguments.json.write_text(_text(made), encoding="utf-8")
+        arguments.json.write_text(as_text(made), encoding="utf-8")
     if not arguments.quick and (merged or arguments.only is None):
         if merged and arguments.only is not None and kept.exists():
             made = merge(json.loads(kept.read_text(encoding="utf-8")), made)
-        kept.write_text(_text(made), encoding="utf-8")
+        kept.write_text(as_text(made), encoding="utf-8")
     return int(any(row.met is False or row.ours is None for row in rows))
 
 
-def _text(made: Mapping[str, Any]) -> str:
+def as_text(made: Mapping[str, Any]) -> str:
     """Return results as they are kept; curves take a line each."""
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
     return re.sub(r"\[\s+([-\d.e,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)

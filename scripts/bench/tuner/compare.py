@@ -4,7 +4,8 @@
     python -m scripts.bench.tuner.compare --ours trial=../another/checkout --against bayes,tpe
 
 The second compares our method as another checkout's code has it, by the name `trial`. Two such commands may run at the
-same time. Half of the problems are only looked at with --held-out, and every look is noted in looks.txt.
+same time. With --json FILE what was found stays, as the benchmark called like the file. Half of the problems are only
+looked at with --held-out, and every look is noted in looks.txt.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
-from scripts.bench.common.harness import WORK, columns
+from scripts.bench.common.harness import WORK, Row, as_text, columns, to_json
 from scripts.bench.tuner.methods import OURS, RANDOM, TPE, Method, methods, ours
 from scripts.bench.tuner.problems import is_held_out, names, problem
 from scripts.bench.tuner.record import RECORD, Record
 from scripts.bench.tuner.report import Cells, classes, groups_of, medians, standings, values_of
 from scripts.bench.tuner.runs import Key, Run, Runs, fingerprint
-from scripts.bench.tuner.stats import FIRST_BUDGET, ground
+from scripts.bench.tuner.stats import FIRST_BUDGET, Ground, compare, ground
 from scripts.bench.tuner.tuners.face import BUDGETS, MODES, ROUNDS
 
 KEPT = WORK / "tuner_public"  # the benchmark's, too
@@ -43,7 +45,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     keys = [Key(p, t, asked.mode, s, asked.budget) for s in range(asked.seeds) for t in tuners for p in chosen]
     record = None if asked.held_out else open_record()
     runs = runs_of(keys, known, asked.kept, make=not asked.no_runs, record=record)
-    show(runs, asked.mode, asked.budget, tuners, asked.against, markdown=asked.markdown)
+    values = values_of(runs)
+    values = {name: found for name, found in values.items() if RANDOM in found and FIRST_BUDGET in found[RANDOM]}
+    if not values:
+        raise SystemExit(f"no run is kept of {asked.budget} trials in {asked.mode}; without --no-runs they are made")
+    optima = {name: problem(name).optimum for name in values}
+    marks = sorted({*(b for b in BUDGETS if b < asked.budget), asked.budget})
+    grounds = {f"{asked.mode}, {mark} trials": ground(values, optima, mark, RANDOM) for mark in marks}
+    there = [tuner for tuner in tuners if any(tuner in found for found in values.values())]
+    against = [peer for peer in asked.against if peer in there]
+    show(grounds, sorted(values), there, against, markdown=asked.markdown)
+    if asked.json:
+        versions = {tuner: known[tuner].version for tuner in there}
+        asked.json.write_text(as_text(results(asked.json.stem, grounds, versions, against)), encoding="utf-8")
     return 0
 
 
@@ -65,6 +79,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-runs", action="store_true", help="only what is kept already")
     parser.add_argument("--kept", type=Path, default=KEPT, metavar="FOLDER", help=f"of the runs; else {KEPT}")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found to FILE")
     return parser.parse_args(argv)
 
 
@@ -128,28 +143,52 @@ def count_looks() -> int:
 
 
 def show(
-    runs: Sequence[Run], mode: str, budget: int, tuners: Sequence[str], against: Sequence[str], *, markdown: bool
+    grounds: Mapping[str, Ground],
+    names: Sequence[str],
+    tuners: Sequence[str],
+    against: Sequence[str],
+    *,
+    markdown: bool,
 ) -> None:
-    """Print the tables of each budget up to one."""
-    values = values_of(runs)
-    values = {name: found for name, found in values.items() if RANDOM in found and FIRST_BUDGET in found[RANDOM]}
-    if not values:
-        raise SystemExit(f"no run is kept of {budget} trials in {mode}; without --no-runs they are made")
-    there = [tuner for tuner in tuners if any(tuner in found for found in values.values())]
-    optima = {name: problem(name).optimum for name in values}
-    groups = groups_of({n: problem(n).kinds for n in values}, {n: problem(n).source for n in values})
+    """Print the tables of each budget."""
     text = as_markdown if markdown else columns
-    for mark in sorted({*(b for b in BUDGETS if b < budget), budget}):
-        found = ground(values, optima, mark, RANDOM)
-        seeds = max(len(s) for regrets in found.regrets.values() for s in regrets.values())
-        easy = sorted(set(values) - set(found.regrets))
-        print(f"\n{mode}, {mark} trials, {len(found.regrets)} problems, {seeds} seeds", end="")
+    for title, found in grounds.items():
+        easy = sorted(set(names) - set(found.regrets))
+        print(f"\n{title}, {len(found.regrets)} problems, {_count_seeds(found)} seeds", end="")
         print(f"; solved by random search: {', '.join(easy)}" if easy else "", end="\n\n")
-        print(text(standings(found, there, [peer for peer in against if peer in there], RANDOM)))
-        for peer in against:
-            if peer in there:
-                print("", text(classes(found, there, peer, groups)), sep="\n")
-    print("\nMedian regrets, as parts of random search's after 28 trials\n", text(medians(found, there)), sep="\n")
+        for cells in tables(found, tuners, against).values():
+            print(text(cells), end="\n\n")
+    print("Median regrets, as parts of random search's after 28 trials\n", text(medians(found, tuners)), sep="\n")
+
+
+def tables(found: Ground, tuners: Sequence[str], against: Sequence[str]) -> dict[str, Cells]:
+    """Return how tuners stand, and by classes of problems beside each peer."""
+    groups = groups_of({n: problem(n).kinds for n in found.regrets}, {n: problem(n).source for n in found.regrets})
+    beside = {f"classes beside {peer}": classes(found, tuners, peer, groups) for peer in against}
+    return {"standings": standings(found, tuners, against, RANDOM), **beside}
+
+
+def results(
+    bench: str, grounds: Mapping[str, Ground], versions: Mapping[str, str], against: Sequence[str]
+) -> dict[str, object]:
+    """Return in the form of a benchmark's results how each tuner but random search stands beside each peer."""
+    rows = []
+    for (title, found), tuner, peer in product(grounds.items(), versions, against):
+        beside = compare(found, tuner, peer) if tuner not in (peer, RANDOM) else None
+        if beside:
+            name = f"regret as a part of the peer's: {tuner} (peer: {peer}), {title}"
+            rows.append(Row(name, beside.ratios[0].value, 1.0, "", note=beside.describe()))
+    return {
+        **to_json(bench, rows),
+        "tuners": dict(versions),
+        "seeds": {title: _count_seeds(found) for title, found in grounds.items()},
+        "notes": {row.workload: row.note for row in rows},
+        "tables": {title: tables(found, list(versions), against) for title, found in grounds.items()},
+    }
+
+
+def _count_seeds(found: Ground) -> int:
+    return max(len(seeds) for regrets in found.regrets.values() for seeds in regrets.values())
 
 
 def as_markdown(cells: Cells) -> str:

@@ -73,10 +73,11 @@ def medians(found: Ground, tuners: Sequence[str]) -> Cells:
 
 
 def groups_of(kinds: Mapping[str, Collection[str]], sources: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the problems of each kind, then those of each source."""
+    """Return the problems of each kind, those without categories, then those of each source."""
     found: dict[str, list[str]] = {}
     for name in ("numbers", "categories", "conditions", "noise", "failures", "constraints"):
         found[name] = [problem for problem, of in kinds.items() if name in of]
+    found["no categories"] = [problem for problem, of in kinds.items() if "categories" not in of]
     for problem, source in sources.items():
         found.setdefault(f"from {source}", []).append(problem)
     return found
