@@ -10,7 +10,7 @@ const ownFigure = region => isNumber(region.test[region.metric]) ? `${region.met
 const regionsOfPrograms = regions => regions.every(region => region.program);
 const wordsOf = region => {
   const gain = gainOf(region, map.against), reason = region.verdict === "failed" ? region.reason : "";
-  return [region.name, VERDICTS[groupOf(region, map.against)].title.toLowerCase(), gain ? `${sayGain(gain)} over ${AGAINST[map.against]}` : "",
+  return [region.name, VERDICTS[groupOf(region, map.against)].title.toLowerCase(), gain ? `${sayGain(gain)} over ${rivalOf(region, map.against)}` : "",
     region.verdict === "best trial" ? ownFigure(region) : "", region.customers ? plural(region.customers, asked()) : "", reason].filter(Boolean).join(", ");
 };
 

@@ -29,14 +29,14 @@ function overviewColumns(metric) {
     {title: `95 % of it`, number: true, more, by: region => gainOf(region, against)?.low ?? null, get: region => ends(gainOf(region, against))},
   ];
   const known = metric === data.metric ? ["floor", "simple", "incumbent"].filter(against => data.regions.some(region => region.gains[against])) : [];
-  const words = {floor: "over recent popularity", simple: "over best simple", incumbent: "over what served before"};
+  const words = {floor: `over ${AGAINST.floor}`, simple: "over best simple", incumbent: "over what served before"};
   return [
     {title: "region", get: region => region.name, node: region => regionLink(region.name, region)},
     {title: "outcome", get: outcome}, {title: "status", more: true, get: region => region.status},
     figure(`${asked()}s`, region => region.customers || (region.serves && !region.program && !Object.keys(region.test).length ? 0 : null), value => value?.toLocaleString("en") ?? ""), figure(`test ${metric}`, region => region.test[metric]),
     {title: "95 %", number: true, screen: known.length > 2, by: region => region.intervals[metric]?.[0] ?? null, get: region => interval(region, metric)},
     ...known.flatMap((against, at) => gain(words[against], against, at > 0 && against !== "incumbent")),
-    figure("recent popularity", region => region.floor[metric], undefined, true), figure("best simple", region => region.simple[metric], undefined, true), figure("bestsellers", region => region.bestsellers[metric], undefined, true),
+    figure(AGAINST.floor, region => region.floor[metric], undefined, true), figure("best simple", region => region.simple[metric], undefined, true), figure("bestsellers", region => region.bestsellers[metric], undefined, true),
     {title: "served by", long: true, get: region => region.serves}, {title: "reason", long: true, more: true, get: region => region.reason},
     ...["run", "failed", "pruned"].map(count => own(count === "run" ? "trials run" : count, region => region.counts[count], short)),
     own("hours", region => region.hours, value => digits(value, 3)),
@@ -175,6 +175,7 @@ function listenToScreen() {
 
 async function start() {
   data = JSON.parse(await unpacked("data"));
+  AGAINST.floor = data.floor_name;
   picked.sort = {title: `${asked()}s`, way: "descending"};
   const state = keptState();
   if (state) history.scrollRestoration = "manual";

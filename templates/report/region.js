@@ -5,7 +5,7 @@ let library = null; // plotly.js: a promise, from the first picture on
 let regionPictures = []; // none before
 const MOST_CLASSES = 20; // of which all pairs are known, as in nnlib/confusion.py
 const withInterval = row => short(row.value) + (isNumber(row.half) ? ` ± ${digits(row.half, 4)}` : isNumber(row.error) ? ` ± ${digits(row.error, 4)} (standard error)` : "");
-const among = row => [`trial ${row.trial}`, row.customers ? plural(row.customers, asked()) : "", isNumber(row.floor) ? `recent popularity ${short(row.floor)}` : ""].filter(Boolean).join(", ");
+const among = row => [`trial ${row.trial}`, row.customers ? plural(row.customers, asked()) : "", isNumber(row.floor) ? `${picked.region.floor_name} ${short(row.floor)}` : ""].filter(Boolean).join(", ");
 
 async function loadLibrary() {
   await parsed;
@@ -36,7 +36,7 @@ function openRegion(region) {
 
 function fillAbout() {
   const {region, rows} = picked, best = details ? bestOf(region, rows) : null;
-  const facts = [["outcome", `${outcome(region)}${region.against ? `, against ${AGAINST[region.against]}` : ""}${region.status === region.verdict ? "" : ` (${region.status})`}`],
+  const facts = [["outcome", `${outcome(region)}${region.against ? `, against ${rivalOf(region, region.against)}` : ""}${region.status === region.verdict ? "" : ` (${region.status})`}`],
     ["why", region.verdict === "unfinished" && data.refresh ? "its jobs are running or waiting" : region.reason], ["served by", region.serves], ["before", region.incumbent],
     ["its search", region.searched_by ? "" : `${plural(region.proposed, "trial")} of ${region.counts.planned}${best ? `; best ${region.metric} on the validation part ${withInterval(best)} (${among(best)})` : ""}`],
     ["left to gain", region.left]];
@@ -48,7 +48,7 @@ function fillAbout() {
 
 // What serves, and what was tested on the same customers, as bars with their figures.
 function fillBeside() {
-  const {region} = picked, metric = region.metric, rows = [["served", region.test[metric], ""], ["best simple method", region.simple[metric], "simple"], ["recent popularity", region.floor[metric], "floor"], ["bestsellers", region.bestsellers[metric], ""]].filter(([, value]) => isNumber(value));
+  const {region} = picked, metric = region.metric, rows = [["served", region.test[metric], ""], ["best simple method", region.simple[metric], "simple"], [region.floor_name, region.floor[metric], "floor"], ["bestsellers", region.bestsellers[metric], ""]].filter(([, value]) => isNumber(value));
   if (isNumber(region.gains.incumbent?.[0]) && rows.length) rows.splice(1, 0, ["what served before", region.test[metric] - region.gains.incumbent[0], "incumbent"]);
   const most = Math.max(...rows.map(([, value]) => value), 1e-9), [low, high] = region.intervals[metric] ?? [];
   const title = element("h3", {textContent: `${metric} on the test part`}), many = element("p", {className: "quiet", textContent: `${region.program && !region.customers ? "as the program says" : plural(region.customers, asked())}${isNumber(low) ? `; 95 % of what serves: ${low.toFixed(4)} to ${high.toFixed(4)}` : ""}`});
@@ -110,7 +110,7 @@ function trialColumns(region) {
     {...number("trial", row => row.trial), node: row => element("button", {type: "button", className: "link", textContent: row.trial, title: "mark this trial in the pictures", onclick: () => pickTrial(row.trial)})},
     {title: "status", get: row => row.status, show: row => row.status + (row.won ? " ★ won" : "")},
     number(region.metric, row => row.value, row => digits(row.value, 4)),
-    ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number(`${asked()}s`, row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number("recent popularity", row => row.floor, row => digits(row.floor, 4))] : [number("± standard error", row => row.error, row => digits(row.error, 4))]),
+    ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number(`${asked()}s`, row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number(region.floor_name, row => row.floor, row => digits(row.floor, 4))] : [number("± standard error", row => row.error, row => digits(row.error, 4))]),
     ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, by: row => orderOf(parameter, row.point[index]), get: row => row.point[index], show: row => short(row.point[index])})),
     number("epochs", row => row.curve.length || null), number("best epoch", row => row.bestEpoch || null), number("seconds", row => row.seconds, row => digits(row.seconds, 1)),
     {title: "settled", screen: true, get: row => row.settled ? moment(row.settled) : ""},

@@ -5,7 +5,8 @@ const VERDICTS = {
   "best trial": {sign: "●", title: "With the best of their trials"},
   "no figures": {sign: "○", title: "No figures"}, failed: {sign: "✗", title: "Failed"}, unfinished: {sign: "…", title: "Not finished"},
 };
-const AGAINST = {floor: "recent popularity", simple: "the best simple method", incumbent: "what served before"};
+const AGAINST = {floor: "the floor", simple: "the best simple method", incumbent: "what served before"}; // of all regions
+const rivalOf = (region, against) => against === "floor" ? region.floor_name : AGAINST[against];
 const SHOWN_NEEDS = 3; // at once: the headline has to fit a small screen
 
 // The gain over `against` as {value, low, high}, or null.

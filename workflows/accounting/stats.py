@@ -16,6 +16,8 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.trial_recipes import FLOOR
+from regiondag.study.families import name_floor
 
 POINT = 0.01  # of a metric
 
@@ -29,7 +31,7 @@ class RegionStats:
     usage: Usage
     metric: str
     gained: float | None
-    over: str  # recent popularity, or plain
+    over: str  # the floor, or bestsellers
     cost_per_point: float | None  # of 0.01 gained; None where nothing is gained, or a price is unknown
     sizes: Sizes
     trials: tuple[Taken, ...]
@@ -98,11 +100,11 @@ def _read_training(slug: str, history: History) -> dict[NodeName, float]:
 
 
 def measure_gain(spec: RegionSpec, final: TrialOutcome | None) -> tuple[float | None, str]:
-    """Return by how much what serves a region is better, and than what: recent popularity, or plain."""
+    """Return by how much what serves a region is better, and than what: the floor, or bestsellers."""
     if final is None or not final.ok:
         return None, ""
-    floor = final.compared.get("floor")
-    over = "recent popularity" if floor else "popularity"
+    floor = final.compared.get(FLOOR)
+    over = name_floor(spec.floor) if floor else "popularity"
     before, after = (floor or final.baseline).get(spec.metric.name), final.metrics.get(spec.metric.name)
     if before is None or after is None:
         return None, over

@@ -42,7 +42,8 @@ def doubt_test(choice: Choice, test: Scores) -> list[Caution]:
     """Return where the test window says something else than the validation window did.
 
     That is of the choice of all regions, and of regions with a recipe of their own: of its gain over the floor on
-    validation less than half is left on test, and the rest is more than chance takes (99 %, both windows together).
+    validation less than half is left on test, and the rest is more than chance takes (99 %, both windows together). The
+    text names the floor as the candidate is called.
     """
     own = [(region, one) for region, one in choice.regions.items() if one.kind == "own"]
     asked: list[tuple[str | None, Decision]] = [(None, choice.common), *own]
@@ -54,7 +55,7 @@ def doubt_test(choice: Choice, test: Scores) -> list[Caution]:
         noise = NOISE99 * math.hypot(one.high - one.low, seen.high - seen.low) / 2
         if seen.mean < LEFT * one.difference and one.difference - seen.mean > noise:
             text = (
-                f"{region or ALL}: validation and test disagree about {one.candidate}: against recent popularity "
+                f"{region or ALL}: validation and test disagree about {one.candidate}: against {choice.floor} "
                 f"{one.difference:+.4f} on validation ({one.n:,} customers), {seen.mean:+.4f} on test ({seen.n:,}); "
                 "one of the windows was unusual, so wait for the next before anything is built on it"
             )

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from regiondag.champions.chance import estimate_gain, probability_better, probability_of_best
 from regiondag.champions.scores import Array, Scores, best_of
+from regiondag.study.families import name_floor
 
 Kind = Literal["common", "floor", "own"]
 
@@ -84,16 +85,17 @@ def choose(
     past: Sequence[Scores] = (),
     rule: Rule | None = None,
     blends: Collection[str] = (),
+    called: str = name_floor(),
 ) -> Choice:
     """Return what serves every region of `scores`, the validation window.
 
     `floor` is the candidate that everything has to beat (`choose_floor`). A candidate is compared where it has a metric
     of every customer that the floor has one of; so a region's own trials count there alone, and a broken one nowhere.
     `past` are earlier windows, latest first, on which the same recipes were judged; they are heard in rule 2 alone,
-    each counting half of the one after it. `blends` are the candidates that are made of several. RegiondagError where
-    the floor is no candidate.
+    each counting half of the one after it. `blends` are the candidates that are made of several; reasons have the floor
+    as it is `called`. RegiondagError where the floor is no candidate.
     """
-    judge = _Judge(scores, floor, incumbent or Incumbent(), past, rule or Rule(), frozenset(blends))
+    judge = _Judge(scores, floor, incumbent or Incumbent(), past, rule or Rule(), frozenset(blends), called)
     common = judge.decide_common()
     weighed = judge.weigh(common.candidate)
     regions = {region: judge.decide(region, common, weighed[region], weighed[None]) for region in scores.regions}
@@ -120,6 +122,7 @@ class _Judge:
     past: Sequence[Scores]
     rule: Rule
     blends: frozenset[str]
+    called: str  # the floor, in words
 
     def decide_common(self) -> Decision:
         """Rule 1, and rule 5 of the group's recipe."""
@@ -129,17 +132,17 @@ class _Judge:
         best, standing = self.best(), self.incumbent.common or self.floor
         if standing != self.floor and self.is_rival(standing) and not self.has_to_go(standing, best):
             probability = self.probability(standing, self.floor)
-            text = f"common choice: kept, better than recent popularity with P {show(probability)} ({n:,} customers)"
+            text = f"common choice: kept, better than {self.called} with P {show(probability)} ({n:,} customers)"
             if best != standing:
                 text += f"; {best} is better with P {show(self.probability(best, standing))} only"
             return self.decision(standing, "common", text, probability=probability)
         if best == self.floor:
-            return self.serve_floor(f"floor: no candidate is better than recent popularity ({n:,} customers)")
+            return self.serve_floor(f"floor: no candidate is better than {self.called} ({n:,} customers)")
         probability = self.probability(best, self.floor)
         if probability <= self.rule.better_than_floor:
-            text = f"floor: nothing beat recent popularity (best: {best}, P {show(probability)}, {n:,} customers)"
+            text = f"floor: nothing beat {self.called} (best: {best}, P {show(probability)}, {n:,} customers)"
             return self.serve_floor(text, probability=probability)
-        text = f"common choice: better than recent popularity with P {show(probability)} ({n:,} customers)"
+        text = f"common choice: better than {self.called} with P {show(probability)} ({n:,} customers)"
         if standing not in (best, self.floor) and self.is_rival(standing):
             text += f"; than {standing}, which served until now, with P {show(self.probability(best, standing))}"
         return self.decision(best, "common", text, probability=probability)
@@ -158,7 +161,7 @@ class _Judge:
             return self.decision(common.candidate, common.kind, reason, region)
         decision = self.decision(common.candidate, common.kind, "common choice", region)
         if common.kind == "floor":
-            decision = self.serve_floor("floor: nothing beat recent popularity over all regions", region)
+            decision = self.serve_floor(f"floor: nothing beat {self.called} over all regions", region)
         elif (here.total + rule.shrink * everywhere.mean) / (here.n + rule.shrink) < 0:
             decision = self.leave(region, common.candidate, n)
         return decision
@@ -168,9 +171,9 @@ class _Judge:
         if self.incumbent.common == common:
             change = self.probability(self.floor, common, region)
             if change <= self.rule.change:
-                text = f"common choice: kept, recent popularity is better here with P {show(change)} only"
+                text = f"common choice: kept, {self.called} is better here with P {show(change)} only"
                 return self.decision(common, "common", text, region, 1 - change)
-        return self.serve_floor(f"floor: nothing beat recent popularity here ({n} customers)", region)
+        return self.serve_floor(f"floor: nothing beat {self.called} here ({n} customers)", region)
 
     def prefer_own(self, decisions: Mapping[str, Decision]) -> dict[str, Decision]:
         """Return the decisions of large regions by rule 3, and by rule 5 of a region's own recipe."""

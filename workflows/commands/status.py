@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 HELP = "show where a run stands, region by region"
 DESCRIPTION = """Per region: trials done, running, failed and held, the best metric so far on the validation window, or,
 once there is a champion, what it reaches on the test window, with half of its 95 % interval and its number of
-customers, beside recent popularity on the same ones; and the expected end. Then what each running trial said last: its
-epoch, loss and metric, the time that is left at most, and how old that is. Held jobs are listed with HTCondor's reason,
+customers, beside what has to be beaten; and the expected end. Then what each running trial said last: its epoch,
+loss and metric, the time that is left at most, and how old that is. Held jobs are listed with HTCondor's reason,
 and, while the DAG runs, machines of the pool that keep a sick GPU from jobs. Reads the journals, DAGMan's event log and
 the queue."""
 EPILOG = """examples:
@@ -171,12 +171,15 @@ def _dag(status: RunStatus) -> str:
 
 
 def _tabulate(status: RunStatus) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from regiondag.study.families import name_floors
+
     heading = _figure_heading(status)
-    return _headings(heading, status.over), [_row(region, heading, status.over) for region in status.regions]
+    floor = name_floors(region.floor_name for region in status.regions)
+    return _headings(heading, floor, status.over), [_row(region, heading, status.over) for region in status.regions]
 
 
-def _headings(heading: str, over: bool) -> tuple[str, ...]:
-    figures = (heading, "recent popularity", "final")
+def _headings(heading: str, floor: str, over: bool) -> tuple[str, ...]:
+    figures = (heading, floor, "final")
     if over:
         return "region", "done", "failed", *figures
     return "region", "progress", "done", *JOBS, *figures, "expected end"
@@ -199,7 +202,7 @@ def _figure(region: RegionStatus) -> Figure | None:
 
 def _row(region: RegionStatus, heading: str, over: bool) -> tuple[str, ...]:
     figure = _figure(region)
-    floor = figure.recent_popularity if figure else None
+    floor = figure.floor if figure else None
     said = [word for word in (_window(region), region.metric) if figure and word not in heading.split()]
     shown = show_figure(figure.value, figure.half_width, figure.customers) if figure else "-"
     figures = (" ".join([*said, shown]), show_figure(floor), region.final or "-")

@@ -25,7 +25,8 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.run.region_state import state_of
 from regiondag.run.start_time import SET, read_jump
-from regiondag.run.trial_recipes import best_popularity, floor_of
+from regiondag.run.trial_recipes import FLOOR, best_popularity, floor_of
+from regiondag.study.families import name_floor
 from regiondag.util.intervals import half_width
 from regiondag.util.text import show_duration
 
@@ -34,12 +35,12 @@ CRASHED = "crashed"  # its log has no end, and it is not in the queue
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A metric's mean over a window's customers, beside recent popularity's on the same ones; None: not known."""
+    """A metric's mean over a window's customers, beside the floor's on the same ones; None: not known."""
 
     value: float
     half_width: float | None  # of its 95 % interval
     customers: int  # 0: not known
-    recent_popularity: float | None
+    floor: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class RegionStatus:
     served_by: str = ""  # name of the region whose search is for this one, too; empty: it has its own
     validation: Figure | None = None  # `best`, as it has to be read
     test: Figure | None = None  # of what serves, once there is a champion
+    floor_name: str = name_floor()  # what the floor of both is, in words
     left: ExpectedGain | None = None  # what another trial would be expected to gain; None: no model says so
     strangers: tuple[int, ...] = ()  # numbers of its journal's lines that are of another run or region
 
@@ -237,6 +239,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None, name
         served_by=names.get(spec.served_by, spec.served_by),
         validation=_validation(best, history),
         test=_test(final, spec.metric.name),
+        floor_name=name_floor(spec.floor),
         left=history.left,
         strangers=tuple(history.strangers),
     )
@@ -254,7 +257,7 @@ def _test(final: TrialOutcome | None, metric: str) -> Figure | None:
         return None
     low, high = final.intervals.get(metric, (None, None))
     half = None if low is None or high is None else (high - low) / 2
-    return Figure(final.metrics[metric], half, final.customers, final.compared.get("floor", {}).get(metric))
+    return Figure(final.metrics[metric], half, final.customers, final.compared.get(FLOOR, {}).get(metric))
 
 
 def _expected_end(history: History, total: int, dag: DagState | None) -> float | None:

@@ -33,6 +33,7 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.trial_recipes import (
     EVER,
+    FLOOR,
     USUAL_FLOOR,
     best_by_family,
     find_trial,
@@ -40,14 +41,14 @@ from regiondag.run.trial_recipes import (
     name_trial,
     recipe_of_trial,
 )
-from regiondag.study.families import FAMILY, POPULARITY
+from regiondag.study.families import FAMILY, POPULARITY, name_floor
 
 if TYPE_CHECKING:
     from regiondag.champions.chance import Estimate
     from regiondag.champions.choose import Choice, Decision
     from regiondag.champions.scores import Array, Scores
 
-FLOOR, OWN = "floor", "own"
+OWN = "own"
 BESTSELLERS, SIMPLE = "bestsellers", "simple"  # what the final job tests beside the winner and the floor
 IN_OFFICE = "incumbent"  # and the recipe in office, fitted anew
 CHOSEN = "chosen"  # what is better than the floor elsewhere, or was the best of the trials, where the floor serves
@@ -111,7 +112,7 @@ def recipes_to_compare(
         return {}
     floor = read_decisions(folder)["floor"]
     if floor is None:
-        return {BESTSELLERS: EVER, FLOOR: USUAL_FLOOR}
+        return {BESTSELLERS: EVER, FLOOR: spec.floor or USUAL_FLOOR}
     best = best_by_family(spec, history)
     simple = next((trial for family, trial in best.items() if family != POPULARITY), floor)
     found = {name: recipe_of_trial(spec, history, trial) for name, trial in ((FLOOR, floor), (SIMPLE, simple))}
@@ -220,7 +221,7 @@ def doubt_test_of(folder: RegionFolder, spec: RegionSpec, history: History, deci
     if FLOOR not in tested:
         return []
     values = np.array([tested[model][0] for model in ("", FLOOR)])
-    names = name_trial(spec, history, common["trial"]), "recent popularity"
+    names = name_trial(spec, history, common["trial"]), name_floor(spec.floor)
     test = Scores(values, names, (spec.slug,), (values.shape[1],), spec.metric.minimize)
     one = Decision(names[0], "common", "", common["difference"], low, high, common["customers"])
     doubts = [caution.text for caution in doubt_test(Choice(names[1], one, {}), test)]

@@ -1,7 +1,7 @@
-"""What serves a region whose trials are its own: the best of them, the recipe in office, or recent popularity.
+"""What serves a region whose trials are its own: the best of them, the recipe in office, or the floor.
 
-All are compared on the same customers of the validation window. By a loss, which popularity has none of, the values
-alone decide. `decisions.json` keeps what was decided.
+All are compared on the same customers of the validation window. By a loss, which no floor has, the values alone decide.
+`decisions.json` keeps what was decided.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from nnlib.contract import SCORES_FILE
 from regiondag.errors import RegiondagError
-from regiondag.node.choice import FLOOR, decision_to_raw, read_scores, write_decisions
+from regiondag.node.choice import decision_to_raw, read_scores, write_decisions
 from regiondag.node.program_cases import probability_of_pair
 from regiondag.run.history import History
 from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.region_spec import RegionSpec
-from regiondag.run.trial_recipes import best_by_family, incumbent_trial, name_trial
-from regiondag.study.families import POPULARITY
+from regiondag.run.trial_recipes import FLOOR, USUAL_FLOOR, best_by_family, incumbent_trial, name_trial
+from regiondag.study.families import POPULARITY, name_floor
 
 if TYPE_CHECKING:
     from regiondag.champions.choose import Decision, Rule
@@ -46,7 +46,7 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
     else:
         scores = _read_scores(folder, spec, trials, None if popular is None else names[popular])
         floor = FLOOR if popular is None else names[popular]
-        if popular is not None and standing is not None and _is_popular(spec):
+        if popular is not None and standing is not None and _had_floor(spec):
             floor = choose_floor(scores, (floor, standing), standing)
             popular = trials[floor]
         decision = _choose_by_customers(spec, scores, names[best], standing, floor)
@@ -62,26 +62,28 @@ def _choose_by_customers(spec: RegionSpec, scores: Scores, best: str, standing: 
 
     rule = Rule(min_customers=spec.min_customers)
     # A region leaves what served it only for something surely better: the floor, too, if that did.
-    rule = replace(rule, better_than_floor=rule.change if _is_popular(spec) else 0.0)
+    rule = replace(rule, better_than_floor=rule.change if _had_floor(spec) else 0.0)
     customers = int(sum(map(math.isfinite, scores.of(best).tolist())))
     if customers < spec.min_customers:
         return _without_floor(best, f"the best trial: too few customers to judge it ({customers})", customers)
     if floor not in scores.candidates:
-        return _choose_of_two(scores, best, standing, rule, customers)
-    decision = choose(scores, floor, Incumbent(standing), rule=rule).common
+        return _choose_of_two(spec, scores, best, standing, rule, customers)
+    decision = choose(scores, floor, Incumbent(standing), rule=rule, called=name_floor(spec.floor)).common
     return replace(decision, reason=decision.reason.removeprefix("common choice: "))
 
 
-def _is_popular(spec: RegionSpec) -> bool:
-    return spec.incumbent is not None and spec.incumbent.family == POPULARITY
+def _had_floor(spec: RegionSpec) -> bool:
+    return spec.incumbent is not None and spec.incumbent.family == (spec.floor or USUAL_FLOOR).family
 
 
-def _choose_of_two(scores: Scores, best: str, standing: str | None, rule: Rule, customers: int) -> Decision:
-    """Return the best trial, unless the recipe in office is about as good; there is no popularity of these data."""
+def _choose_of_two(
+    spec: RegionSpec, scores: Scores, best: str, standing: str | None, rule: Rule, customers: int
+) -> Decision:
+    """Return the best trial, unless the recipe in office is about as good; no floor was fitted to these data."""
     from regiondag.champions.chance import probability_better
     from regiondag.champions.choose import show
 
-    text = f"the best trial ({customers:,} customers; these data have no recent popularity)"
+    text = f"the best trial ({customers:,} customers; there is no {name_floor(spec.floor)} of these data)"
     if standing is None or standing == best:
         return _without_floor(best, text, customers)
     gains = scores.gains()[scores.row(best)] - scores.gains()[scores.row(standing)]

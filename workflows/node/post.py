@@ -330,6 +330,7 @@ def _champion_facts(
         "popularity": dict(settled.baseline),
         "inputs": trial["sha256"],
         "recipe": asdict(settled.recipe) if settled.recipe else None,
+        "floor_recipe": spec.floor and asdict(spec.floor),  # none: popularity
         "fitted_until": settled.fitted_until,
         "intervals": dict(settled.intervals),
         "customers": settled.customers,

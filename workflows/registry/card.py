@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from regiondag.registry.describe import VersionFacts, describe_version
-from regiondag.registry.figures import BESIDE, Figure, show_interval
+from regiondag.registry.figures import BESIDE, Figure, name_beside, show_interval
 from regiondag.registry.read import Champion
 from regiondag.registry.tables import show_time
 from regiondag.util.text import escape_markdown
@@ -81,7 +81,9 @@ def _how_good(facts: VersionFacts) -> str:
         return "It was not tested: nobody of this region bought anything in the days that were kept for it."
     names = [name for name in BESIDE if any(getattr(one, name) is not None for one in facts.figures)]
     rows = [_row(figure, names) for figure in facts.figures]
-    table = _table(("test", "this model", "95 %", *(BESIDE[name] for name in names)), rows)
+    table = _table(
+        ("test", "this model", "95 %", *(name_beside(name, facts.figures[0].floor_name) for name in names)), rows
+    )
     return (
         f"{table}\n\nMeans over {facts.customers:,} customers; intervals are Student's. Why it serves: "
         f"{escape_markdown(facts.reason or 'nothing is noted')}."

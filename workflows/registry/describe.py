@@ -9,10 +9,10 @@ from pathlib import Path
 
 from regiondag.errors import RegiondagError
 from regiondag.registry.figures import (
-    BESIDE,
     Figure,
     customers_of,
     figures_of,
+    name_beside,
     recipe_in_words,
     show_figure_in_full,
     texts_of,
@@ -201,7 +201,7 @@ def _flatten(champion: Champion) -> Iterator[tuple[str, str]]:
         yield f"test {figure.metric}", show_figure_in_full(figure)
         for name, value in (("floor", figure.floor), ("simple", figure.simple)):
             if value is not None:
-                yield f"test {figure.metric}, {BESIDE[name]}", f"{value:.4f}"
+                yield f"test {figure.metric}, {name_beside(name, figure.floor_name)}", f"{value:.4f}"
     yield "customers", f"{facts.customers:,}"
     yield "fitted until", facts.fitted_until or "-"
     yield "tested from", facts.tested_from or "-"

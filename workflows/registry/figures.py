@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from nnlib.contract import recipe_of
 from nnlib.spec.metric_names import keep_in_range
 from regiondag.registry.read import Champion
-from regiondag.study.families import describe_recipe
+from regiondag.study.families import describe_recipe, name_floor
 from regiondag.util.text import show_value
 
 LARGEST = 1e9  # beyond it a figure is none; nor is one that is not finite
-BESIDE = {"floor": "recent popularity", "simple": "best simple", "bestsellers": "bestsellers"}
+BESIDE = ("floor", "simple", "bestsellers")  # what stands beside what serves
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,10 @@ class Figure:
     value: float
     low: float | None = None  # ends of the 95 % interval
     high: float | None = None
-    floor: float | None = None  # by recent popularity
+    floor: float | None = None  # by what had to be beaten
     simple: float | None = None  # by the best that is no blend, network or popularity
     bestsellers: float | None = None
+    floor_name: str = name_floor()  # what that was, in words
 
 
 def recipe_in_words(champion: Champion) -> str:
@@ -47,7 +48,7 @@ def figures_of(champion: Champion) -> tuple[Figure, ...]:
     tested, intervals = numbers_of(facts.get("test")), facts.get("intervals")
     compared = facts.get("compared")
     others = {name: numbers_of(of) for name, of in compared.items()} if isinstance(compared, dict) else {}
-    popular = numbers_of(facts.get("popularity"))
+    popular, floor = numbers_of(facts.get("popularity")), name_floor_of(champion)
     first = metric_of(champion)
     names = sorted(tested, key=lambda name: (name != first, name))
     ends = intervals if isinstance(intervals, dict) else {}
@@ -59,9 +60,19 @@ def figures_of(champion: Champion) -> tuple[Figure, ...]:
             floor=others.get("floor", {}).get(name),
             simple=others.get("simple", {}).get(name),
             bestsellers=popular.get(name),
+            floor_name=floor,
         )
         for name in names
     )
+
+
+def name_floor_of(champion: Champion) -> str:
+    """Return what had to be beaten, in words."""
+    raw = champion.facts.get("floor_recipe")
+    try:
+        return name_floor(recipe_of(raw) if raw else None)
+    except ValueError:  # who reads the champion's own recipe says that its file is damaged
+        return name_floor()
 
 
 def metric_of(champion: Champion) -> str:
@@ -79,6 +90,11 @@ def customers_of(champion: Champion) -> int:
 def half_of(figure: Figure) -> float | None:
     """Return half of the 95 % interval, which Student's are symmetrical to the mean."""
     return None if figure.low is None or figure.high is None else (figure.high - figure.low) / 2
+
+
+def name_beside(name: str, floor: str) -> str:
+    """Return one of BESIDE in words, `floor` being what the floor is called."""
+    return {"floor": floor, "simple": "best simple"}.get(name, name)
 
 
 def show_interval(figure: Figure) -> str:

@@ -234,7 +234,7 @@ def _write_version(registry: Registry, folder: RegionFolder, spec: RegionSpec, f
 
 
 def _find_floor(folder: RegionFolder, spec: RegionSpec, facts: Mapping[str, Any]) -> Path | None:
-    """Return recent popularity as the run has it: of all regions' job where that serves, else of the region's own."""
+    """Return the floor as the run has it: of all regions' job where that serves, else of the region's own."""
     ours = folder.trial(NodeName(spec.slug, None)) / FLOOR_FILE
     floor = folder.run.region(spec.served_by).champion_floor if spec.served_by and "decision" in facts else ours
     return floor if floor.exists() else None

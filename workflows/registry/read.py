@@ -36,7 +36,7 @@ FILES = (
     RunFile("*/*/champion.json", "POST", "recipe, figures, data, where and by whom it was made"),
     RunFile("*/*/model.nc", "POST", "the model"),
     RunFile("*/*/model.zip", "POST", "in its place, what a program has made"),
-    RunFile("*/*/floor.nc", "POST", "recent popularity, fitted on the same days"),
+    RunFile("*/*/floor.nc", "POST", "recent popularity or logistic regression, fitted on the same days"),
 )
 
 _VERSION = re.compile(r"([0-9]{8}-[0-9]{6})(?:-([0-9]{1,4}))?")
@@ -69,7 +69,7 @@ class Champion:
 
     @property
     def floor(self) -> Path | None:
-        """Recent popularity, fitted on the same days; None where the run has none."""
+        """The floor, fitted on the same days; None where the run has none."""
         return self.folder / FLOOR_FILE if self.facts.get("floor") else None
 
     @property

@@ -11,8 +11,9 @@ from dataclasses import asdict
 from nnlib.util.columns import fold_text
 from nnlib.util.terminal import width_of
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared, run_of
-from regiondag.registry.figures import BESIDE, LARGEST, Figure, half_of, show_figure_in_full
+from regiondag.registry.figures import BESIDE, LARGEST, Figure, half_of, name_beside, show_figure_in_full
 from regiondag.registry.read import Champion, Registry
+from regiondag.study.families import name_floors
 from regiondag.util.intervals import show_figure
 from regiondag.util.terminal import Narrow, print_table
 from regiondag.util.text import spell_out
@@ -35,14 +36,19 @@ def headings_of(served: Sequence[ServedRegion]) -> list[str]:
     metrics = {one.figure.metric for one in served if one.figure}
     metric = f"test {metrics.pop()}" if len(metrics) == 1 else "test"
     pinned = ["pinned"] if any(one.pinned for one in served) else []
-    floor = ["recent popularity"] if any(one.figure and one.figure.floor is not None for one in served) else []
-    return ["region", "since", "version", metric, *floor, *pinned, "served by"]
+    return ["region", "since", "version", metric, *_list_floor(served), *pinned, "served by"]
+
+
+def _list_floor(served: Sequence[ServedRegion]) -> list[str]:
+    """Return the heading of what had to be beaten; none where that is not known of any region."""
+    names = [one.figure.floor_name for one in served if one.figure and one.figure.floor is not None]
+    return [name_floors(names)] if names else []
 
 
 def rows_of(served: Sequence[ServedRegion]) -> list[list[str]]:
     """Return a row a region, in the columns of `headings_of`."""
     pinned = any(one.pinned for one in served)
-    floor = "recent popularity" in headings_of(served)
+    floor = _list_floor(served)
     return [
         [
             spell_out(one.region),
@@ -100,7 +106,7 @@ def version_in_words(registry: Registry, facts: VersionFacts, champion: Champion
 
 
 def _figure_in_words(figure: Figure) -> str:
-    others = {words: getattr(figure, name) for name, words in BESIDE.items()}
+    others = {name_beside(name, figure.floor_name): getattr(figure, name) for name in BESIDE}
     beside = [f"{words} {value:.4f}" for words, value in others.items() if value is not None]
     return "; ".join([show_figure_in_full(figure), *beside])
 

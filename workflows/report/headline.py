@@ -1,7 +1,7 @@
 """What a run came to, in a few plain sentences: terminal, Markdown and page say the same. Pure functions.
 
 A region is better or worse where the 95 % interval of its gain, by pairs of the same customers in the test window, lies
-above or below 0. What it is held against is what served before; recent popularity where nothing did.
+above or below 0. What it is held against is what served before; the floor where nothing did.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from regiondag.run.region_state import RegionOutcome
+from regiondag.run.trial_recipes import FLOOR
+from regiondag.study.families import name_floors
 from regiondag.util.text import list_some
 
 if TYPE_CHECKING:
     from regiondag.report.bill import Bill
     from regiondag.report.summary import RegionSummary, Summary
 
-INCUMBENT, FLOOR, SIMPLE = "incumbent", "floor", "simple"
-AGAINST = {INCUMBENT: "what served before", FLOOR: "recent popularity", SIMPLE: "the best simple method"}
+INCUMBENT, SIMPLE = "incumbent", "simple"
+AGAINST = (INCUMBENT, FLOOR, SIMPLE)
 
 
 class Verdict(enum.StrEnum):
@@ -76,6 +78,7 @@ class Headline:
     currency: str
     unpriced: int  # regions of which the cost is not known
     needs: tuple[Need, ...]
+    floor: str  # what the floor is, in words that are true of all regions
     of_programs: bool = False  # in all regions, and none is held against anything
 
 
@@ -118,6 +121,11 @@ def judge(region: RegionSummary, metric: str) -> tuple[Verdict, str]:
     return Verdict.NO_FIGURES, ""
 
 
+def name_rival(name: str, floor: str) -> str:
+    """Return one of AGAINST in words, `floor` being what the floor is called."""
+    return {INCUMBENT: "what served before", SIMPLE: "the best simple method"}.get(name, floor)
+
+
 def make_headline(summary: Summary, bill: Bill) -> Headline:
     """Return what a run came to."""
     regions = own_regions(summary.regions)
@@ -132,6 +140,9 @@ def make_headline(summary: Summary, bill: Bill) -> Headline:
         currency=bill.currency,
         unpriced=sum(cost is None for cost in bill.regions.values()),
         needs=tuple(_list_needs(summary, regions, judged)),
+        floor=name_floors(
+            one.floor_name for one, (_, against) in zip(regions, judged, strict=True) if against == FLOOR
+        ),
         of_programs=all(one.of_program for one in regions) and not any(against for _, against in judged),
     )
 
@@ -205,7 +216,7 @@ def say_gain(region: RegionSummary, summary: Summary) -> str:
     text = f"{metric} of all {region.customers:,} {summary.asked} is {value:.4f}"
     kept = {INCUMBENT} if region.status == RegionOutcome.KEPT else set()
     known = [(name, gains[name]) for name in AGAINST if name in gains and name not in kept]
-    more = [f"{one.value:+.4f}{_show_ends(one)} over {AGAINST[name]}" for name, one in known]
+    more = [f"{one.value:+.4f}{_show_ends(one)} over {name_rival(name, region.floor_name)}" for name, one in known]
     return f"{text}: {', '.join(more)}." if more else f"{text}."
 
 
@@ -218,9 +229,10 @@ def say_against(headline: Headline, asked: str = "customers") -> str:
     against = headline.against
     if not against:
         return ""
-    words = [AGAINST[name] for name in AGAINST if against.get(name)]
+    names = [name for name in AGAINST if against.get(name)]
+    words = [name_rival(name, headline.floor) for name in names]
     if len(words) > 1:
-        words = [f"{AGAINST[name]} ({against[name]})" for name in AGAINST if against.get(name)]
+        words = [f"{word} ({against[name]})" for name, word in zip(names, words, strict=True)]
     text = f"Better or worse than {' or '.join(words)} with 95 % certainty, on the same {asked} of the test window."
     return f"{text} {_count(headline.kept, 'region')} kept the recipe in office." if headline.kept else text
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from regiondag.report.headline import Verdict, judge, say_against, say_cost, say_counts
+from regiondag.report.headline import SIMPLE, Verdict, judge, say_against, say_cost, say_counts
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
 from regiondag.run.region_state import list_left
+from regiondag.run.trial_recipes import FLOOR
+from regiondag.study.families import name_floors
 from regiondag.util.intervals import FEW
 from regiondag.util.text import escape_markdown, list_some, shorten
 
 MOST_CONFUSED, LONGEST_NAME = 5, 18  # rows of a region, and characters
 SERVED_BY = "served by"
-COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
+COMPARED = (FLOOR, SIMPLE)  # what stands beside what serves, where it was tested
 
 # --- text --------------------------------------------------------------------------------------------------
 
@@ -20,7 +22,8 @@ COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results
 def headings(summary: Summary) -> list[str]:
     """Return the columns' names; each test metric stands beside what simpler models reach on the same customers."""
     if _is_compared(summary):
-        others = [words for name, words in COMPARED.items() if _has(summary, name)]
+        words = {FLOOR: _name_floors(summary), SIMPLE: "best simple"}
+        others = [words[name] for name in COMPARED if _has(summary, name)]
         judged = [summary.asked, _test(summary), "95 %", *others, "bestsellers"]
         return ["region", *judged, SERVED_BY]
     if _is_of_programs(summary):
@@ -127,6 +130,10 @@ def _own_interval(region: RegionSummary) -> str:
 
 def _has(summary: Summary, name: str) -> bool:
     return any(name in region.compared for region in summary.regions)
+
+
+def _name_floors(summary: Summary) -> str:
+    return name_floors(region.floor_name for region in summary.regions if FLOOR in region.compared)
 
 
 def _row_beside(summary: Summary, region: RegionSummary, others: list[str], named: bool) -> list[str]:

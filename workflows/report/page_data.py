@@ -29,6 +29,8 @@ from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.layout import NodeName
 from regiondag.run.live import Live
 from regiondag.run.region_state import RegionOutcome, say_left
+from regiondag.run.trial_recipes import FLOOR
+from regiondag.study.families import name_floors
 from regiondag.study.space import Choice, Parameter, Value
 from regiondag.trials.dependence import PartialDependence
 from regiondag.trials.rows import RegionTrials
@@ -72,6 +74,7 @@ def page_data(
         "gpu_hours": round_value(bill.gpu_hours),
         "lost_hours": round_value(bill.lost_hours),
         "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs) if attempts else None,
+        "floor_name": name_floors(row.floor_name for row in summary.regions if FLOOR in row.compared),
         "live": [_live(one, places[node.slug]) for node, one in live.items() if node.slug in places],
         "regions": [
             _region(row, region, names, bill, row.metric or summary.metric)
@@ -156,7 +159,8 @@ def _region(
             name: [*map(round_value, (gain.value, gain.low, gain.high)), gain.paired]
             for name, gain in gains_of(row, metric).items()
         },
-        "floor": _figures(row.compared.get("floor", {})),
+        "floor": _figures(row.compared.get(FLOOR, {})),
+        "floor_name": row.floor_name,
         "simple": _figures(row.compared.get("simple", {})),
         "bestsellers": _figures(row.popularity),
         "left": say_left(row.left) if row.left else "",

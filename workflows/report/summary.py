@@ -19,7 +19,7 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import FINISHED, RegionOutcome, RegionState, state_of
 from regiondag.run.sick_machines import SICK_AFTER, read_failures, select_sick
-from regiondag.study.families import describe_recipe
+from regiondag.study.families import describe_recipe, name_floor
 from regiondag.study.model import POOLED
 from regiondag.study.space import Value
 from regiondag.study.trainer import PROGRAMS
@@ -48,6 +48,7 @@ class RegionSummary:
     customers: int = 0  # of whom `test` is the mean
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of `test`, 95 %
     compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what was tested beside it
+    floor_name: str = name_floor()  # what the floor of `compared` is, in words
     recipe: str = ""  # what serves, in words; nothing where it is a network
     incumbent: str = ""  # the recipe that served before, in words; nothing where none did
     gains: Mapping[str, Sequence[float | None]] = field(default_factory=dict)  # of the study's metric over `compared`
@@ -182,6 +183,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         customers=final.customers if final else 0,
         intervals=final.intervals if final else {},
         compared=final.compared if final else {},
+        floor_name=name_floor(spec.floor),
         recipe=describe_recipe(final.recipe) if final and final.recipe else "",
         incumbent=describe_recipe(spec.incumbent) if spec.incumbent else "",
         gains=final.gains if final else {},

@@ -62,7 +62,7 @@ def recipe_of_champion(incumbent: Incumbent) -> Recipe | None:
 
 
 def is_floor(incumbent: Incumbent) -> bool:
-    """Whether a region is served by recent popularity, as what was best for all was not for it."""
+    """Whether a region is served by the floor, as what was best for all was not for it."""
     decision = json.loads(incumbent.metrics.read_text(encoding="utf-8")).get("decision")
     return isinstance(decision, dict) and decision.get("kind") == "floor"
 

@@ -182,7 +182,7 @@ class RegionFolder:
 
     @property
     def champion_floor(self) -> Path:
-        """Recent popularity, beside the champion that is for all regions together."""
+        """The floor, beside the champion that is for all regions together."""
         return self.path / "champion" / FLOOR_FILE
 
     @property
@@ -384,14 +384,14 @@ FILES = (
     RunFile("regions/*/trials/*/scores.npy", "job", "the metrics of each customer, by every model that was measured"),
     RunFile("regions/*/trials/*/model.nc", "job", "the model of the final training"),
     RunFile("regions/*/trials/*/model.zip", "job", "what a program has left in its folder `artifact`"),
-    RunFile("regions/*/trials/*/floor.nc", "job", "recent popularity, fitted on the same days"),
+    RunFile("regions/*/trials/*/floor.nc", "job", "recent popularity or logistic regression, fitted on the same days"),
     RunFile("regions/*/trials/*/job.out", "job", "its standard output"),
     RunFile("regions/*/trials/*/job.err", "job", "its standard error: where to look first"),
     RunFile("regions/*/trials/*/job.log", "HTCondor", "the events of the job"),
     RunFile("regions/*/decisions.json", "PRE", "which recipe serves, and why"),
     RunFile("regions/*/champion/model.nc", "POST", "the model that serves, fitted on all days"),
     RunFile("regions/*/champion/model.zip", "POST", "what a program has made, as a zip archive"),
-    RunFile("regions/*/champion/floor.nc", "POST", "recent popularity, beside the champion of all regions together"),
+    RunFile("regions/*/champion/floor.nc", "POST", "the floor, beside the champion of all regions together"),
     RunFile("regions/*/champion/metrics.json", "POST", "what its recipe reached, and how it was made"),
     RunFile("regions/*/champion/confusion.json", "POST", "of pictures in classes: what was taken for what, with a few"),
     RunFile("manager.log", "PRE, POST", "what they said, a line each"),

@@ -56,6 +56,7 @@ class RegionSpec:
     # Of merged data: part -> slug of the region -> the first of its customers, and the one after the last.
     rows: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     final: JobRequest | None = None  # what the last training asks for; None: as `job`
+    floor: Recipe | None = None  # what its networks have to beat; None: recent popularity
     run_id: str = ""  # of the run and the region, which each line of its journal has; empty: an earlier version made it
 
     @property
@@ -140,6 +141,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "own": {slug: asdict(recipe) for slug, recipe in spec.own.items()},
         "window": spec.window,
         "rows": spec.rows,
+        "floor": spec.floor and asdict(spec.floor),
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -176,6 +178,7 @@ def read_spec(path: Path) -> RegionSpec:
                 part: {slug: (ends[0], ends[1]) for slug, ends in rows.items()}
                 for part, rows in raw.get("rows", {}).items()
             },
+            floor=recipe_of(raw["floor"]) if raw.get("floor") else None,
             run_id=raw.get("run_id", ""),
         )
     except OSError as error:

@@ -17,7 +17,9 @@ from regiondag.study.families import (
 )
 from regiondag.study.space import Point
 
-# Bestsellers of all times, which everybody knows; the floor is the best popularity that was found, or the usual one.
+FLOOR = "floor"  # as results call what everything else has to beat
+# Bestsellers of all times, which everybody knows; the floor is what a region's spec says, or else the best popularity
+# that was found, or the usual one.
 EVER, USUAL_FLOOR = Recipe(POPULARITY, {"half_life": 1e9, "own": 1.0}), Recipe(POPULARITY)
 
 
@@ -62,12 +64,12 @@ def best_popularity(history: History) -> TrialOutcome | None:
 
 
 def floor_of(outcome: TrialOutcome, popular: TrialOutcome | None) -> float | None:
-    """Return what recent popularity reaches on the customers of a trial: as its job says, or else the best trial of it.
+    """Return what the floor reaches on the customers of a trial: as its job says, or else the best popularity.
 
     None where it is not known.
     """
     if outcome.compared:
-        return next(iter(outcome.compared.get("floor", {}).values()), None)
+        return next(iter(outcome.compared.get(FLOOR, {}).values()), None)
     return popular.value if popular and popular.customers == outcome.customers else None
 
 

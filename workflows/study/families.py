@@ -28,6 +28,7 @@ from regiondag.util.text import show_value
 
 FAMILY = "family"  # the hyperparameter that says which
 POPULARITY, DAYS, AGAIN, NETWORK, BLEND = "popularity", "days", "again", "network", "blend"
+LOGISTIC = "logistic"  # in no search: what networks of dense inputs are held against
 PROGRAM = "program"  # no family: what is served was made by a program of the user's
 INCUMBENT = "incumbent"  # in place of a family: the recipe in office, where no point of the space says it
 REGION = "region"  # beside it: in office in this region alone
@@ -207,6 +208,25 @@ def describe_recipe(recipe: Recipe) -> str:
     usual, values = USUAL.get(recipe.family, {}), recipe.hyperparameters
     names = [name for name in sorted(values, key=[*searched, *values].index) if usual.get(name) != values[name]]
     return ", ".join([recipe.family, *(f"{name} {show_value(recipe.hyperparameters[name])}" for name in names)])
+
+
+def name_floor(floor: Recipe | None = None) -> str:
+    """Return what everything else has to beat, in words; None is the best popularity, or the usual one.
+
+    >>> name_floor(), name_floor(Recipe("logistic"))
+    ('recent popularity', 'logistic regression')
+    """
+    return "logistic regression" if floor is not None and floor.family == LOGISTIC else "recent popularity"
+
+
+def name_floors(names: Iterable[str]) -> str:
+    """Return a word that is true of the floors of several regions, by what each is called.
+
+    >>> name_floors(["recent popularity"] * 2), name_floors(["recent popularity", "logistic regression"])
+    ('recent popularity', 'the floor')
+    """
+    known = set(names) or {name_floor()}
+    return known.pop() if len(known) == 1 else "the floor"
 
 
 def _describe_member(weight: float | None, member: Recipe) -> str:

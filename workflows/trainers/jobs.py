@@ -14,7 +14,7 @@ from nnlib.contract import CONTAINER_FILE, ENVIRONMENT_FILE, INIT_FILE, PROGRAM_
 from regiondag.run.history import History
 from regiondag.run.layout import NETWORK_FILE, NodeName, data_file
 from regiondag.run.region_spec import RegionSpec
-from regiondag.run.trial_recipes import recipe_of_trial
+from regiondag.run.trial_recipes import FLOOR, recipe_of_trial
 from regiondag.study.families import FAMILY, network_space
 from regiondag.study.model import ALL, TRAIN_SETTINGS
 from regiondag.study.program import program_trial
@@ -47,7 +47,12 @@ class _OfNetworks:
 
     def trial(self, spec: RegionSpec, node: NodeName, history: History, number: int) -> Trial:
         trial = self._make(spec, node, Role.TUNE, history, number, ["train"])
-        return replace(trial, valid_file=data_file("valid"), sha256={**trial.sha256, **_digests(spec, ["valid"])})
+        return replace(
+            trial,
+            valid_file=data_file("valid"),
+            compare={} if spec.floor is None else {FLOOR: spec.floor},
+            sha256={**trial.sha256, **_digests(spec, ["valid"])},
+        )
 
     def final(self, spec: RegionSpec, node: NodeName, history: History, winner: int) -> Trial:
         learned = [part for part in spec.final_parts if part != ALL]

@@ -9,7 +9,7 @@ from nnlib.contract import Status
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
 from regiondag.run.trial_recipes import best_popularity, floor_of
-from regiondag.study.families import BLEND, FAMILY, INCUMBENT, describe_recipe
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT, describe_recipe, name_floor
 from regiondag.study.space import Parameter, Value
 
 LEAST_TRIALS = 8  # successful ones; of fewer nothing is said of what mattered
@@ -37,7 +37,8 @@ class TrialRow:
     won: bool  # its hyperparameters are those of the final training
     stderr: float | None = None  # standard error of `value`
     customers: int = 0  # how many it is the mean of
-    floor: float | None = None  # what recent popularity reaches on the same ones; None: not known
+    floor: float | None = None  # what has to be beaten reaches on the same ones; None: not known
+    floor_name: str = name_floor()  # what that is
     blend: str = ""  # of what, in words
 
     @property
@@ -112,6 +113,7 @@ def _row(spec: RegionSpec, history: History, number: int, popular: TrialOutcome 
         stderr=known.stderr,
         customers=known.customers,
         floor=None if known.value is None else floor_of(known, popular),
+        floor_name=name_floor(spec.floor),
         blend=describe_recipe(known.recipe) if known.recipe and known.recipe.members else "",
     )
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nnlib.contract import Status
-from regiondag.study.families import FAMILY
+from regiondag.study.families import FAMILY, name_floors
 from regiondag.study.space import Value
 from regiondag.trials.query import Places
 from regiondag.trials.rows import RunTrials, TrialRow, hyperparameter_names
@@ -23,7 +23,6 @@ CSV_COLUMNS = (
     *("study", "run", "region", "slug", "trial", "status", "metric", "minimize", "value"),
     *("epochs", "best_epoch", "seconds", "settled", "reason", "won", "stderr", "customers", "floor"),
 )
-JUDGED = ("error", "customers", "recent popularity")  # what a value stands on, and what it has to beat
 
 
 def sort_rows(rows: Sequence[TrialRow], by: str) -> list[TrialRow]:
@@ -51,7 +50,7 @@ def summary_line(trials: RunTrials) -> str:
     names = {row.region for row in rows} or {region.spec.name for region in trials.regions}
     only = f", {names.pop()}" if len(names) == 1 else ""
     floors = {show_figure(row.floor, None, row.customers) for row in rows if row.floor is not None}
-    floor = f"; {JUDGED[2]} {floors.pop()}" if only and len(floors) == 1 else ""
+    floor = f"; {_name_floors(rows)} {floors.pop()}" if only and len(floors) == 1 else ""
     return (
         f"{trials.study}{only}: {len(rows) - running} of {planned} trials settled, {failed} failed, {pruned} pruned, "
         f"{running} waiting or running{floor}"
@@ -68,7 +67,7 @@ def list_headings(rows: Iterable[TrialRow]) -> list[str]:
     """
     rows = list(rows)
     names = hyperparameter_names(rows)
-    first = ["region", "trial", "status", *_metrics(rows), *JUDGED[: _count_judged(rows)]]
+    first = ["region", "trial", "status", *_metrics(rows), *_list_judged(rows)]
     if FAMILY in names:
         return [*first, FAMILY, "settings", "seconds", "reason"]
     return [*first, *names, "epochs", "seconds", "reason"]
@@ -77,7 +76,7 @@ def list_headings(rows: Iterable[TrialRow]) -> list[str]:
 def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
     """Return the rows as text, in the columns of `list_headings`."""
     rows = list(rows)
-    metrics, names, judged = _metrics(rows), hyperparameter_names(rows), _count_judged(rows)
+    metrics, names, judged = _metrics(rows), hyperparameter_names(rows), len(_list_judged(rows))
     return [
         [
             spell_out(row.region),
@@ -96,21 +95,27 @@ def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
 def when_narrow(rows: Iterable[TrialRow]) -> Narrow:
     """Return what a narrow terminal does to the columns of `list_headings`, those of the queue among them."""
     rows = list(rows)
-    *judged, floor = JUDGED[1:]
-    drop = ["seconds", "epochs", "priority", *judged, "machine"]
+    drop = ["seconds", "epochs", "priority", "customers", "machine"]
     if not any(row.reason for row in rows):
         drop.insert(0, "reason")
     if len({row.region for row in rows}) == 1:  # of which the title tells
-        drop = ["region", *drop, floor]
+        drop = ["region", *drop, _name_floors(rows)]
     drop += ["status", "settings", *reversed(hyperparameter_names(rows))]
     return Narrow(tuple(name for name in drop if name != FAMILY), {"settings": 20, "reason": 20, "region": 12})
 
 
-def _count_judged(rows: Sequence[TrialRow]) -> int:
-    """Return how many columns of JUDGED there are: a loss is no mean over customers, a program says its error alone."""
+def _list_judged(rows: Sequence[TrialRow]) -> list[str]:
+    """Return the columns of what a value stands on, and of what it has to beat.
+
+    A loss has none, as it is no mean over customers; a program says its error alone.
+    """
     if any(row.customers for row in rows):
-        return len(JUDGED)
-    return int(any(row.stderr is not None for row in rows))
+        return ["error", "customers", _name_floors(rows)]
+    return ["error"] if any(row.stderr is not None for row in rows) else []
+
+
+def _name_floors(rows: Iterable[TrialRow]) -> str:
+    return name_floors(row.floor_name for row in rows if row.floor is not None)
 
 
 def _judged(row: TrialRow) -> list[str]:

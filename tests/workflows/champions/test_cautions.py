@@ -46,7 +46,7 @@ def test_a_test_window_that_says_otherwise(n, valid, test, said):
     choice = choose(made((n,), floor=0, g=exactly(n, valid)), "floor")
     found = doubt_test(choice, made((n,), floor=0, g=exactly(n, test)))
     assert [one.kind for one in found] == ["disagree"] * said
-    words = f"all regions: validation and test disagree about g: against recent popularity {valid:+.4f} on validation "
+    words = f"all regions: validation and test disagree about g: against floor {valid:+.4f} on validation "
     assert all(one.text.startswith(f"{words}({n:,} customers), {test:+.4f} on test ({n:,});") for one in found)
 
 

@@ -177,6 +177,12 @@ def test_at_the_end_the_test_stands_there():
     assert rows[1] == ["Spain", "by all regions", "0", "0.152 ± .009 (1,248)", "0.102", "-"]
 
 
+def test_the_column_of_the_floor_has_its_name():
+    of_pictures = replace(BASE, test=TEST, floor_name="logistic regression")
+    assert table("ended", of_pictures)[0][4] == "logistic regression"
+    assert table("ended", of_pictures, replace(BASE, test=TEST))[0][4] == "the floor"
+
+
 def test_figures_of_two_windows_or_metrics_say_what_they_are():
     regions = (replace(BASE, validation=BEST), replace(BASE, test=TEST), replace(BASE, region="Peru"))
     heads, *rows = table("running", *regions)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from nnlib.contract import Recipe, sha256_of
+from regiondag.accounting.stats import measure_gain
 from regiondag.errors import RegiondagError
+from regiondag.monitor.status import read_status
 from regiondag.node.choice import read_decisions
 from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_trial
 from regiondag.node.pre_final import prepare_final
+from regiondag.registry.figures import figures_of
+from regiondag.registry.read import open_registry
+from regiondag.report.headline import say_against
+from regiondag.report.markdown import headings
 from regiondag.report.summary import summarise
 from regiondag.run.champions import earlier_runs, find_incumbents, select_networks
 from regiondag.run.layout import NodeName
 from regiondag.run.region_spec import read_spec
+from regiondag.run.trial_recipes import EVER
 from regiondag.study.families import FIRST, POPULARITY
 from tests.workflows.conftest import STUDY
 from tests.workflows.generate.test_write_run import create
@@ -91,6 +99,55 @@ def test_a_region_in_which_popularity_is_better_is_served_that(folder, run, stud
     assert spec.incumbent == Recipe("popularity") and spec.first == (facts["hyperparameters"],)
 
 
+LOGISTIC = Recipe("logistic")
+
+
+@pytest.fixture
+def of_pictures(folder):
+    """The region as one of dense inputs: its networks have logistic regression to beat."""
+    change(folder, floor=asdict(LOGISTIC))
+    return folder
+
+
+def test_a_network_of_pictures_has_to_beat_logistic_regression(of_pictures, run):
+    play(of_pictures, [0.1, 0.4, 0.3, 0.2])
+    assert all(trial_of(of_pictures, node).compare == {"floor": LOGISTIC} for node in TRIALS)
+    settled = finish(of_pictures, 0.35, customers=0.35 + SPREAD)
+    assert settled.reason == "better than logistic regression with P > .999 (12 customers)"
+    assert trial_of(of_pictures, FINAL).compare == {"bestsellers": EVER, "floor": LOGISTIC}
+    facts = json.loads(of_pictures.champion_metrics.read_text())
+    assert (facts["recipe"], facts["floor_recipe"]["family"]) == (None, "logistic")
+    found = summarise(run)
+    assert headings(found)[4:] == ["logistic regression", "bestsellers", "served by"]
+    assert say_against(found.headline).startswith("Better or worse than logistic regression with 95 %")
+    assert measure_gain(read_spec(of_pictures.spec), settled) == (pytest.approx(0.34), "logistic regression")
+    [_, germany] = read_status(run, None).regions
+    assert (germany.test.floor, germany.floor_name) == (0.01, "logistic regression")
+    champion = open_registry(run.path.parent, "tiny").current("germany")
+    assert {figure.floor_name for figure in figures_of(champion)} == {"logistic regression"}
+
+
+def test_a_region_in_which_logistic_regression_is_better_is_served_that(of_pictures, run, study_file, tmp_path):
+    play(of_pictures, [0.1, 0.4, 0.3, 0.2], floor=0.5)
+    settled = finish(of_pictures, 0.45, floor=0.6)
+    assert settled.recipe == LOGISTIC and settled.metrics["ndcg@5"] == 0.6
+    assert settled.reason == "floor: no candidate is better than logistic regression (12 customers)"
+    assert of_pictures.champion_model.read_bytes() == (of_pictures.trial(FINAL) / "floor.nc").read_bytes()
+    assert summarise(run).regions[1].serves == "logistic"
+    tonight = create(study_file, tmp_path / "runs", incumbents(tmp_path)).region("germany")
+    change(tonight, floor=asdict(LOGISTIC))
+    play(tonight, [0.1, 0.5005 + SPREAD, 0.3, 0.2], floor=0.5)
+    kept = finish(tonight)  # what is in office goes only for what is surely better
+    assert not kept.promoted and "floor: nothing beat logistic regression (best: network, hidden " in kept.reason
+
+
+def test_a_doubt_says_logistic_regression_too(of_pictures):
+    play(of_pictures, [0.1, 0.4, 0.3, 0.2])
+    finish(of_pictures, 0.05, floor=0.3)
+    [doubt] = [text for text in read_decisions(of_pictures)["cautions"] if "disagree" in text]
+    assert ": against logistic regression +0.3900 on validation (12 customers), -0.2500 on test (12);" in doubt
+
+
 def test_a_region_leaves_popularity_only_for_what_is_surely_better(study_file, tmp_path, folder):
     play(folder, [0.1, 0.4, 0.3, 0.2], floor=0.5)
     finish(folder)
@@ -140,7 +197,9 @@ def test_data_without_a_floor(tomorrow, value, kept):
     play(tomorrow, [0.4, value, 0.3, 0.2], floor=0.9)
     settled = finish(tomorrow)
     assert settled.promoted is not kept
-    assert settled.reason.startswith("kept: network, hidden" if kept else "the best trial (12 customers; these")
+    assert settled.reason.startswith(
+        "kept: network, hidden" if kept else "the best trial (12 customers; there is no recent popularity"
+    )
     assert (" (trial 1) is better with P = " in settled.reason) == kept
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nnlib.contract import sha256_of
+from nnlib.contract import Recipe, sha256_of
 from regiondag.cli import main
 from regiondag.registry.card import write_card
 from tests.workflows.registry.registered import NIGHTS, promote, registry_of, serving
@@ -71,6 +71,20 @@ def test_show_has_everything(call, runs):
     assert [file["name"] for file in shown["files"]] == ["model.nc", "floor.nc", "champion.json"]
     shutil.rmtree(runs / f"run-shop-{NIGHTS[2]}")
     assert f"run-shop-{NIGHTS[2]} (removed)" in call("show", "berg")[1]
+
+
+def test_a_floor_that_is_logistic_regression_is_called_so(call, runs):
+    path = registry_of(runs).version("berg", NIGHTS[2]).folder / "champion.json"
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps(known | {"floor_recipe": asdict(Recipe("logistic"))}))
+    assert "0.2000 (0.100 to 0.300); logistic regression 0.1500" in call("show", "berg")[1]
+    heading = call("list")[1].replace("\n", " ")
+    assert "recent" not in heading and "floor" in heading  # of Berg and Tal
+    assert [one["figure"]["floor_name"] for one in json.loads(call("list", "--json")[1])["regions"]] == [
+        *("logistic regression", "recent popularity")
+    ]
+    path.write_text(json.dumps(known | {"floor_recipe": {"family": 3}}))
+    assert "recent popularity 0.1500" in call("show", "berg")[1]
 
 
 def test_what_is_damaged_is_named_with_what_to_do(call, runs):

@@ -98,6 +98,14 @@ def test_a_night_in_words():
     ]
 
 
+def test_regions_with_two_kinds_of_floors_have_one_word_for_both():
+    rows = judged("a", 0.02, 0.01, 0.03), judged("b", 0.02, 0.01, 0.03, floor_name="logistic regression")
+    assert say_against(summary(*rows).headline).startswith("Better or worse than the floor with 95 % certainty")
+    assert say_against(summary(rows[1]).headline).startswith("Better or worse than logistic regression with")
+    assert [headings(summary(*some))[4] for some in (rows, rows[1:])] == ["the floor", "logistic regression"]
+    assert module.say_gain(rows[1], summary(*rows)).endswith("over logistic regression.")
+
+
 def test_before_anything_is_decided_and_for_nothing_at_all():
     assert say_headline(summary(region("a", "unfinished", hours=0.01))) == [
         "Nothing has been decided yet for 1 region.",

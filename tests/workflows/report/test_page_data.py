@@ -122,6 +122,9 @@ def test_a_figure_stands_with_what_it_rests_on_and_what_it_has_to_beat():
     assert [found[name] for name in ("test", "floor", "simple", "bestsellers")] == [
         {"ndcg@20": value} for value in (0.1, 0.0712346, 0.09, 0.05)
     ]
+    assert (found["floor_name"], all_of_it["floor_name"]) == ("recent popularity", "recent popularity")
+    two = data(regions=[judged, replace(judged, floor_name="logistic regression")])
+    assert (two["regions"][1]["floor_name"], two["floor_name"]) == ("logistic regression", "the floor")
     assert columns["half"] == [pytest.approx(0.00981), None, None, None]  # 1.9621 * .005
     assert columns["customers"] == [1119, 0, 0, 0] and columns["floor"] == [0.07, None, None, None]
     assert data()["regions"][0]["serves"] == "rate 0.0123"  # of a network its hyperparameters

@@ -28,6 +28,7 @@ def test_what_is_written_is_read(tmp_path):
         *("study", "Malta é", "malta", Metric("loss", minimize=True), TrainSettings(epochs=3), SEARCH),
         *(("train", "valid"), {"data.train.nc": "a" * 64}, 4, ({"c": 1, "n": 2},), Init("neighbour", "germany")),
         *(("n",), JobRequest(gpus=2), 3600),
+        floor=Recipe("logistic", {"l2": 3.0}),
     )
     path = tmp_path / "region.json"
     path.write_text(spec_to_json(whole), encoding="utf-8")
@@ -40,11 +41,11 @@ def test_what_is_written_is_read(tmp_path):
 def test_what_an_older_version_left_out_has_its_default(tmp_path):
     path = tmp_path / "region.json"
     raw = json.loads(spec_to_json(spec()))
-    for name in ("position", "first", "start", "shape", "job", "deadline"):
+    for name in ("position", "first", "start", "shape", "job", "deadline", "floor"):
         del raw[name]
     path.write_text(json.dumps(raw))
     assert read_spec(path) == spec()
-    assert (read_spec(path).position, read_spec(path).deadline) == (0, 0)
+    assert (read_spec(path).position, read_spec(path).deadline, read_spec(path).floor) == (0, 0, None)
 
 
 def test_what_is_written_of_families_is_read(tmp_path):

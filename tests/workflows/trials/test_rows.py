@@ -175,6 +175,17 @@ def test_the_title_tells_of_the_floor_that_all_trials_of_a_region_have():
     assert "popularity" not in summary_line(run_of(one, judged_trials("Peru")))
 
 
+def test_the_floor_of_trials_has_its_name():
+    trials, history = judged_trials(), History()
+    history.settle(TrialOutcome(0, "ok", value=0.1, customers=7, compared={"floor": {"ndcg@5": 0.08}}))
+    [row] = trials_of(replace(trials.spec, floor=Recipe("logistic")), history).rows
+    assert (row.floor, row.floor_name) == (0.08, "logistic regression")
+    rows = [replace(row, floor=0.09, floor_name="logistic regression") for row in trials.rows]
+    assert list_headings(rows)[6] == "logistic regression" and "logistic regression" in when_narrow(rows).drop
+    assert "; logistic regression 0.090" in summary_line(run_of(replace(trials, rows=tuple(rows[:1]))))
+    assert list_headings([*rows, *trials.rows])[6] == "the floor"
+
+
 def test_a_network_is_shown_as_before_but_for_what_its_value_rests_on():
     loss = region_trials([7.25], metric="loss", minimize=True)
     assert "error" not in list_headings(loss.rows)  # a loss has no customers
