@@ -221,7 +221,7 @@ class Trial:
     rungs: tuple[tuple[int, float], ...] = ()  # (epoch, value that the metric must have reached after it to go on)
     recipe: Recipe | None = None  # what is fitted in place of a network
     program: str = ""  # the archive of a program that trains in nnlib's place; empty: nnlib trains
-    compare: Mapping[str, Recipe] = field(default_factory=dict)  # final: what is tested beside it, `floor` among them
+    compare: Mapping[str, Recipe] = field(default_factory=dict)  # what is tested beside it; tune: its `floor` alone
     all_files: tuple[str, ...] = ()  # final: all days, on which the model is made that serves; none: `train_files`
     several: bool = False  # its job may have several GPUs: what `parallel: auto` comes to; else there is no key
     sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have

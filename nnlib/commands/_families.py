@@ -13,10 +13,11 @@ from nnlib.commands._using import INPUT, NONE, tell, tell_mixed
 from nnlib.data.blockwise import Lookup
 from nnlib.data.events import Events
 from nnlib.data.file_header import shape_of_names
-from nnlib.data.read_events import read_events, read_window
+from nnlib.data.read_events import read_asked, read_window
 from nnlib.data.rows import Csr
 from nnlib.errors import NnlibError
 from nnlib.evaluation.evaluate import Evaluation, EvaluationOptions, summarize
+from nnlib.families.fit import reads_inputs
 from nnlib.families.measure import measure
 from nnlib.families.model_file import read_recipe_model
 from nnlib.prediction import results
@@ -35,7 +36,7 @@ def predict(arguments: argparse.Namespace, threads: int) -> int:
     values = arguments.format == "values"
     form = results.score_format(arguments.score_format or (results.VALUE if values else results.SCORE))
     model = read_recipe_model(arguments.model)
-    asked = match_history(read_events(data), model.items)
+    asked = match_history(read_asked(data, reads_inputs(model.recipe)), model.items)
     samples, features = Numbered(asked.customers, _samples(data)), Numbered(len(model.items), model.items)
     factors = None
     if arguments.filter is not None:
@@ -60,7 +61,8 @@ def evaluate(arguments: argparse.Namespace, threads: int) -> Evaluation:
     data = _check(arguments)
     if arguments.baseline is not None:
         raise NnlibError("--baseline: for networks, legal here: none; fit a model of popularity and evaluate it too")
-    model, window = read_recipe_model(arguments.model), read_window(data)
+    model = read_recipe_model(arguments.model)
+    window = read_window(data, reads_inputs(model.recipe))
     items = window.asked.items
     samples, features = Numbered(window.asked.customers, _samples(data)), Numbered(len(items), items)
     repeats = window.asked.repeats

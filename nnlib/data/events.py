@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from nnlib.data.rows import Csr, Ints, entries_of
+from nnlib.data.rows import Csr, Dense, Ints, entries_of
 from nnlib.data.sets import entries_beside
 from nnlib.util.arrays import Floats, Longs
 
@@ -32,6 +32,7 @@ class Events:
     counts: Ints | None = None  # (entries of bought,): on how many days it was bought; None where that is not known
     repeats: bool = False  # whether what a customer has is ranked like anything else, as it may be bought again
     since: Floats | None = None  # (customers,): the age that `aged_from_last` takes for 0, where not the last day's
+    inputs: Dense | None = None  # (customers, inputs), such as pictures, where they are told by these and were read
 
     @property
     def customers(self) -> int:
@@ -78,7 +79,10 @@ class Events:
         """Return some customers, in that order."""
         _, entries = entries_of(self.bought.indptr, customers)
         since = None if self.since is None else self.since[customers]
-        taken = replace(self, bought=self.bought.take(customers), region=self.region[customers], since=since)
+        inputs = None if self.inputs is None else self.inputs.take(customers)
+        taken = replace(
+            self, bought=self.bought.take(customers), region=self.region[customers], since=since, inputs=inputs
+        )
         return taken.with_entries(self, entries)
 
     def with_entries(self, other: Events, entries: Longs) -> Events:

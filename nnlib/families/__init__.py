@@ -6,7 +6,7 @@ import importlib
 
 from nnlib.families.family import Family
 
-FAMILIES = ("popularity", "knn", "ease", "graph", "elsa", "ials", "days", "again", "blend")
+FAMILIES = ("popularity", "knn", "ease", "graph", "elsa", "ials", "days", "again", "logistic", "blend")
 
 
 def family_of(name: str) -> Family:

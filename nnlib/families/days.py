@@ -25,9 +25,9 @@ from scipy.linalg import lapack
 from nnlib.data.events import Events
 from nnlib.data.rows import Ints, entries_of, offsets_of
 from nnlib.errors import DivergedError, NnlibError
+from nnlib.families.common.products import add_product, times
 from nnlib.families.family import Arrays, Size, Value
 from nnlib.families.packing import WIDTH, take, take_width
-from nnlib.families.products import add_product, times
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import workers
 

@@ -19,11 +19,11 @@ from scipy.linalg import lapack, solve_triangular
 
 from nnlib.data.events import Events
 from nnlib.errors import DivergedError
+from nnlib.families.common.products import gram, times, weigh_rows
+from nnlib.families.common.regional import DEFAULTS as REGIONAL
+from nnlib.families.common.regional import Learned, Likeness, Regional, fit_regional, restore_regional
 from nnlib.families.family import Arrays, Size, Value
 from nnlib.families.packing import take
-from nnlib.families.products import gram, times, weigh_rows
-from nnlib.families.regional import DEFAULTS as REGIONAL
-from nnlib.families.regional import Learned, Likeness, Regional, fit_regional, restore_regional
 from nnlib.util.arrays import Floats
 
 DEFAULTS: Mapping[str, Value] = {"l2": 300.0, **REGIONAL}

@@ -23,6 +23,7 @@ class Size:
     customers: int
     items: int
     entries: int
+    inputs: int = 0  # dense ones of each customer
 
 
 class Fitted(Protocol):
@@ -33,6 +34,7 @@ class Fitted(Protocol):
 
         `asked` has the items that the model was fitted on, in the same order; its regions are found by name, and one
         that the model does not know is served by what holds for all. What a customer has is scored like anything else.
+        NnlibError where the model takes dense inputs that `asked` has not.
         """
 
     def arrays(self) -> Arrays:

@@ -12,7 +12,7 @@ from nnlib.errors import DivergedError, MachineError
 from nnlib.families import family_of
 from nnlib.families.blend import Blend
 from nnlib.families.family import Arrays, Fitted, Size
-from nnlib.families.legal import BLEND, complete_recipe
+from nnlib.families.legal import BLEND, LOGISTIC, complete_recipe
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.memory import available_bytes, show_bytes
 from nnlib.util.threads import workers
@@ -52,10 +52,16 @@ def fit_recipe(recipe: Recipe, history: Events) -> RecipeModel:
     DivergedError when hyperparameters are legal and useless.
     """
     recipe = complete_recipe(recipe)
-    _check_memory(recipe, Size(history.customers, history.bought.width, history.bought.nonzeros))
+    inputs = 0 if history.inputs is None else history.inputs.width
+    _check_memory(recipe, Size(history.customers, history.bought.width, history.bought.nonzeros, inputs))
     with workers(1):  # BLAS would give other bits on other numbers of threads
         fitted = _fit(recipe, history)
     return model_of(recipe, history, fitted)
+
+
+def reads_inputs(recipe: Recipe) -> bool:
+    """Whether a recipe's model is told by dense inputs, and so fitted and asked with data that were read with them."""
+    return any(part.family == LOGISTIC for part in recipe.members or (recipe,))
 
 
 def model_of(recipe: Recipe, history: Events, fitted: Fitted) -> RecipeModel:

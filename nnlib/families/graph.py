@@ -13,9 +13,9 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.data.events import Events
+from nnlib.families.common.products import times
 from nnlib.families.family import Arrays, Size, Value
 from nnlib.families.packing import pack, take, unpack
-from nnlib.families.products import times
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import workers
 

@@ -16,11 +16,11 @@ from scipy import sparse
 
 from nnlib.data.events import Events
 from nnlib.data.rows import Ints, offsets_of
+from nnlib.families.common.products import ENTRIES, product_blocks, times_sparse, weigh_rows
+from nnlib.families.common.regional import DEFAULTS as REGIONAL
+from nnlib.families.common.regional import Learned, Likeness, Regional, fit_regional, restore_regional
 from nnlib.families.family import Arrays, Size, Value
 from nnlib.families.packing import pack, unpack
-from nnlib.families.products import ENTRIES, product_blocks, times_sparse, weigh_rows
-from nnlib.families.regional import DEFAULTS as REGIONAL
-from nnlib.families.regional import Learned, Likeness, Regional, fit_regional, restore_regional
 from nnlib.util.arrays import Floats
 
 DEFAULTS: Mapping[str, Value] = {"k": 100, "q": 0.35, **REGIONAL, "ask_half_life": 170.0}

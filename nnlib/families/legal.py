@@ -12,7 +12,7 @@ from nnlib.families import FAMILIES, family_of
 from nnlib.families.family import Value
 from nnlib.spec.json_section import nearest, show
 
-BLEND = "blend"
+BLEND, LOGISTIC = "blend", "logistic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ LEGAL: Mapping[str, Mapping[str, Legal]] = {
     },
     "days": {"l2": Range(1e-3, 1e7), "ahead_half_life": HALF_LIFE, **AGES},
     "again": {"half_life": HALF_LIFE},
+    "logistic": {"l2": Range(1e-3, 1e7)},
 }
 
 

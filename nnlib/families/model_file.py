@@ -11,6 +11,7 @@ model, of one or more dimensions, numbers of type int32, int64, float32 or float
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from nnlib.data.events import Events
 from nnlib.data.file_header import integer, shape_of_names
 from nnlib.data.file_history import REPEATS, read_repeats
 from nnlib.data.file_rows import check_room
-from nnlib.data.rows import from_rows
+from nnlib.data.rows import Dense, from_rows
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.families.family import Arrays
 from nnlib.families.fit import RecipeModel, restore_model
 from nnlib.families.legal import complete_recipe
-from nnlib.families.packing import WIDTH
+from nnlib.families.packing import WEIGHTS_OF_INPUTS, WIDTH
 from nnlib.util import netcdf
 
 VERSION = 1
@@ -133,13 +134,18 @@ def _arrays(file: netcdf.File) -> Arrays:
 def _try(model: RecipeModel, arrays: Arrays) -> None:
     """Raise ValueError or DivergedError unless the model gives every item a finite score.
 
-    It is asked about somebody who has the last item.
+    It is asked about somebody who has the last item, and whose inputs, where it takes any, are 1/2.
     """
     width = len(model.items)
     for name, values in arrays.items():
         if name.endswith(WIDTH) and values.tolist() != [width]:
             raise ValueError(f"{name}: {values.tolist()!r:.40}, legal: {width}, as there are items")
+    inputs = {values.shape[0] for name, values in arrays.items() if name.endswith(WEIGHTS_OF_INPUTS)}
+    if len(inputs) > 1:
+        raise ValueError(f"{WEIGHTS_OF_INPUTS}: {' and '.join(map(str, sorted(inputs)))} rows, legal: as many in each")
     one = Events(from_rows([[width - 1]], width), model.items, np.zeros(1, np.int32), (NOBODYS,))
+    for count in inputs:
+        one = replace(one, inputs=Dense(np.full((1, count), 0.5, np.float32)))
     scores = model.scores(one, np.zeros(1, np.int64))
     if scores.shape != (1, width):
         raise ValueError(f"scores of shape {scores.shape}, legal: {width}, as there are items")

@@ -13,6 +13,7 @@ from nnlib.families.family import Arrays
 from nnlib.spec.json_section import MOST_UNITS
 
 WIDTH = "width"
+WEIGHTS_OF_INPUTS = "weights_of_inputs"  # whose rows say how many inputs a model is asked with
 
 
 def pack(name: str, matrix: sparse.csr_array) -> Arrays:

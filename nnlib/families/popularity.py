@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnlib.data.events import Events
+from nnlib.families.common.regions import ALL, RegionCounts, count_by_region, restore_counts, split_by_region
 from nnlib.families.family import Arrays, Size, Value
 from nnlib.families.packing import WIDTH, take_width
-from nnlib.families.regions import ALL, RegionCounts, count_by_region, restore_counts, split_by_region
 from nnlib.util.arrays import Floats, Longs
 
 DEFAULTS: Mapping[str, Value] = {"half_life": 10.0, "own": 0.5}

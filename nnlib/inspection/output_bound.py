@@ -35,6 +35,7 @@ ARRAYS: Mapping[str, Callable[[Size, Values], int]] = {
     "ials": lambda size, of: WORD * size.items * int(of["dims"]),
     "days": lambda size, _: WORD * size.items * (size.items + SEASON),
     "again": lambda *_: 0,
+    "logistic": lambda size, _: WORD * size.items * (size.inputs + 1),
 }
 
 

@@ -19,7 +19,7 @@ from nnlib.data.sets import BESIDE, DataSet, entries_beside
 from nnlib.devices import processors
 from nnlib.errors import DataError
 from nnlib.families.fit import RecipeModel
-from nnlib.families.legal import BLEND
+from nnlib.families.legal import BLEND, LOGISTIC
 from nnlib.model.examples import Examples
 from nnlib.model.file import Model
 from nnlib.prediction.by_recipe import rank_by_recipe
@@ -30,6 +30,7 @@ from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
 
 POPULARITY, RECENT_POPULARITY = "popularity", "recent popularity"
+WORDS = {POPULARITY: RECENT_POPULARITY, LOGISTIC: "logistic regression"}
 People = TypeVar("People")
 Mask = NDArray[np.bool_]
 
@@ -90,6 +91,7 @@ class ByRecipe:
 
     model: RecipeModel
     asked: Events  # has the model's items
+    needs_history: bool = True  # not where people are told by dense inputs, and have none
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -106,17 +108,14 @@ class ByRecipe:
         """See `Answering`."""
         return describe_recipe(self.model.recipe)
 
-    @property
-    def needs_history(self) -> bool:
-        """See `Answering`."""
-        return True
-
     def people(self, rows: Longs | None = None) -> Events:
         """See `Answering`."""
         return self.asked if rows is None else self.asked.take(rows)
 
     def somebody(self, items: Ints) -> Events:
         """See `Answering`."""
+        if not self.needs_history:
+            raise DataError("people of these data are told by dense inputs, not by items; legal: examples of the data")
         bought = Csr(np.array([0, len(items)]), items, len(self.items))
         known = self.asked.regions if len(self.asked.regions) == 1 else ("",)
         return Events(bought, self.items, np.zeros(1, np.int32), known, as_of=self.asked.as_of)
@@ -134,6 +133,7 @@ class ByRecipe:
             bought=rows,
             region=np.repeat(person.region, len(dropped)),
             since=np.repeat(person.youngest(), len(dropped)),
+            inputs=None if person.inputs is None else person.inputs.take(np.zeros(len(dropped), np.int64)),
         )
         return several.with_entries(person, entries), dropped
 
@@ -165,7 +165,7 @@ class ByNetwork:
     @property
     def needs_history(self) -> bool:
         """See `Answering`: what else it takes of people may tell something."""
-        return set(self.ready.examples.sets) == {self._input()}
+        return set(self.ready.examples.sets) == {find_owned(self.model, self.ready, self.layer)}
 
     def people(self, rows: Longs | None = None) -> Examples:
         """See `Answering`."""
@@ -248,7 +248,7 @@ def describe_recipe(recipe: Recipe) -> str:
     if recipe.family == BLEND:
         parts = zip(recipe.members, recipe.weights, strict=True)
         return f"a blend of {', '.join(member.family for member, weight in parts if weight)}"
-    return RECENT_POPULARITY if recipe.family == POPULARITY else recipe.family
+    return WORDS.get(recipe.family, recipe.family)
 
 
 def _set_of(like: DataSet, rows: Csr) -> DataSet:

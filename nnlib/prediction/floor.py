@@ -1,4 +1,7 @@
-"""Recent popularity: it answers where a model has nothing to go by, for strangers and for who has no item it knows."""
+"""Recent popularity: it answers where a model has nothing to go by, for strangers and for who has no item it knows.
+
+Of examples with dense inputs it is how frequent classes are.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from nnlib.contract import Recipe
 from nnlib.data.events import Events
 from nnlib.data.rows import from_rows
-from nnlib.families.fit import fit_recipe
+from nnlib.families.fit import fit_recipe, reads_inputs
 from nnlib.families.model_file import read_recipe_model
 from nnlib.ops.ranking import top
 from nnlib.prediction.answering import POPULARITY, Limits
@@ -26,7 +29,10 @@ class Floor:
     """Recent popularity in each region of some data, reckoned when somebody asks for it."""
 
     def __init__(self, model: Path | None, events: Callable[[], Events], items: tuple[str, ...]) -> None:
-        """`model`: a file of the family popularity, else it is counted from `events`, which has these items."""
+        """`model`: a file of the family popularity, else it is counted from `events`, which has these items.
+
+        A model of dense inputs knows nothing of a stranger, who has none: then it is counted, too.
+        """
         self._model, self._read, self._items = model, events, items
 
     def rank(self, rows: Longs, limits: Limits) -> Ranked:
@@ -51,7 +57,9 @@ class Floor:
     def _lines(self) -> Floats:
         """Return the scores (regions + 1, items), the last row for those whose region nothing is known of."""
         asked = self._events
-        model = read_recipe_model(self._model) if self._model else fit_recipe(Recipe(POPULARITY), asked)
+        model = read_recipe_model(self._model) if self._model else None
+        if model is None or reads_inputs(model.recipe):
+            model = fit_recipe(Recipe(POPULARITY), asked)
         regions = (*asked.regions, ANYWHERE)
         nobody = from_rows([[] for _ in regions], len(self._items))
         ones = Events(nobody, self._items, np.arange(len(regions), dtype=np.int32), regions, as_of=asked.as_of)

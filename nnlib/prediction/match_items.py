@@ -20,10 +20,12 @@ UNKNOWN = -1
 def match_history(asked: Events, items: tuple[str, ...]) -> Events:
     """Return the same histories in the numbering of `items`, found by name; items that are none of them are left out.
 
-    DataError when not one is.
+    DataError when not one is, but for data without any items.
     """
     if asked.items == items:
         return asked
+    if not asked.items:  # examples with dense inputs, who have nothing
+        return replace(asked, bought=replace(asked.bought, width=len(items)), items=items)
     places = _places(asked.items, items)
     units = places[asked.bought.indices]
     known = units != UNKNOWN

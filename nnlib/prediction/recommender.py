@@ -20,11 +20,11 @@ import numpy as np
 from nnlib.data.blockwise import choose_block_size
 from nnlib.data.events import Events
 from nnlib.data.file_header import read_headers, shape_of_names
-from nnlib.data.read_events import read_events
+from nnlib.data.read_events import read_asked, read_events
 from nnlib.data.rows import Ints
 from nnlib.data.sources import open_files
 from nnlib.errors import NnlibError
-from nnlib.families.fit import RecipeModel
+from nnlib.families.fit import RecipeModel, reads_inputs
 from nnlib.families.model_file import is_recipe_model, read_recipe_model
 from nnlib.model.file import read_model
 from nnlib.ops.ranking import NO_ITEM
@@ -217,8 +217,11 @@ def open_recommender(model: Path, data: Path, floor: Path | None = None, items: 
 
 def _open_family(path: Path, data: Path) -> tuple[Answering[Any], Callable[[], Events]]:
     model = _read_shared(path)
-    asked = match_history(read_events(data), model.items)
-    return ByRecipe(model, asked), lambda: asked
+    found = read_asked(data, reads_inputs(model.recipe))
+    asked = match_history(found, model.items)
+    if found.items:
+        return ByRecipe(model, asked), lambda: asked
+    return ByRecipe(model, asked, needs_history=False), lambda: match_history(read_events(data), model.items)
 
 
 def _read_shared(path: Path) -> RecipeModel:

@@ -35,6 +35,7 @@ from nnlib.devices import choose_device, precision_note
 from nnlib.engines import Backend
 from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
 from nnlib.errors import NnlibError
+from nnlib.families.fit import reads_inputs
 from nnlib.model.batches import WEIGHTS, generator_for
 from nnlib.model.examples import resolve
 from nnlib.model.file import Model, model_of, write_model
@@ -213,10 +214,11 @@ def _measure(
 
 def _measure_others(trial: Trial, folder: Path, ruler: Validator, names: tuple[str, ...]) -> dict[str, OfCustomers]:
     """Return the metrics of each customer by what a network is compared with; in a trial that is the floor."""
-    recipes = trial.compare if trial.role is Role.FINAL else {FLOOR: Recipe("popularity")}
+    recipes = trial.compare if trial.role is Role.FINAL else {FLOOR: trial.compare.get(FLOOR, Recipe("popularity"))}
     rivals = None
     if recipes and ruler.goal.k is not None:
-        rivals = read_rivals([folder / name for name in trial.train_files], folder / held_out_file(trial), ruler.ranked)
+        train, inputs = [folder / name for name in trial.train_files], any(map(reads_inputs, recipes.values()))
+        rivals = read_rivals(train, folder / held_out_file(trial), ruler.ranked, inputs)
     if rivals is None:
         return {}
     return {name: rivals.measure(recipe, names, ruler.each) for name, recipe in sorted(recipes.items())}

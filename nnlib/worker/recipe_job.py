@@ -26,7 +26,7 @@ from nnlib.data.sets import say_mixed_repeats
 from nnlib.errors import DataError, NnlibError
 from nnlib.families.blend import Blend, K, cross_fit_weights
 from nnlib.families.family import Fitted
-from nnlib.families.fit import RecipeModel, fit_recipe, model_of
+from nnlib.families.fit import RecipeModel, fit_recipe, model_of, reads_inputs
 from nnlib.families.measure import measure
 from nnlib.families.model_file import write_recipe_model
 from nnlib.spec.metric_names import canonical_metric, parse_metric
@@ -49,7 +49,8 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1, teller: Teller | No
         raise NnlibError(f"trial.json: metric.name: {trial.metric.name} is not legal for families, legal: ndcg@20")
     teller = teller or Teller()
     with workers(threads) as each:
-        window = _read_window(trial, folder)
+        inputs = any(map(reads_inputs, (trial.recipe, *trial.compare.values())))
+        window = _read_window(trial, folder, inputs)
         history = _history(folder, trial.train_files, window, held_out_file(trial))
         teller.do(f"fitting {trial.recipe.family}")
         model, judged = _fit(trial.recipe, history, window, trial, each)
@@ -75,15 +76,15 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1, teller: Teller | No
             compared = {name: means_of(values) for name, values in zip(others, found[1:], strict=True)}
             result = replace(result, compared=compared, baseline=compared.get(BASELINE, {}))
             teller.do(f"fitting {model.recipe.family} on all days")
-            _write_models(trial, folder, model.recipe)
+            _write_models(trial, folder, model.recipe, inputs)
             result = replace(result, model=sha256_of(folder / MODEL_FILE), floor=sha256_of(folder / FLOOR_FILE))
     write_scores(folder / SCORES_FILE, found, trial.metric)
     return replace(result, scores=sha256_of(folder / SCORES_FILE))
 
 
-def _read_window(trial: Trial, folder: Path) -> Window:
+def _read_window(trial: Trial, folder: Path, inputs: bool) -> Window:
     name = held_out_file(trial)
-    window = read_window(folder / name)
+    window = read_window(folder / name, inputs)
     if not window.wanted.nonzeros:
         raise DataError(f"{name}: no customer has a target, so nothing can be measured")
     return window
@@ -91,7 +92,7 @@ def _read_window(trial: Trial, folder: Path) -> Window:
 
 def _history(folder: Path, files: Sequence[str], window: Window, held_out: str) -> Events:
     """Return what is learned from; DataError unless it ends where the window begins, of the file `held_out`."""
-    history = _read_history(folder, files, "train_files")
+    history = _read_history(folder, files, "train_files", window.asked.inputs is not None)
     if history.items != window.asked.items:
         raise DataError(f"{', '.join(files)}: other items than those that are asked for; import both at once")
     if history.repeats != window.asked.repeats:
@@ -104,10 +105,10 @@ def _history(folder: Path, files: Sequence[str], window: Window, held_out: str) 
     return history
 
 
-def _read_history(folder: Path, files: Sequence[str], key: str) -> Events:
+def _read_history(folder: Path, files: Sequence[str], key: str, inputs: bool) -> Events:
     if len(files) != 1:
         raise NnlibError(f"trial.json: {key}: {list(files)!r:.80} is not legal for a recipe, legal: one data file")
-    return read_events(folder / files[0])
+    return read_events(folder / files[0], inputs)
 
 
 def _fit(recipe: Recipe, history: Events, window: Window, trial: Trial, each: Each) -> tuple[RecipeModel, Fitted]:
@@ -139,8 +140,8 @@ def _measure(model: Fitted, window: Window, trial: Trial, each: Each, teller: Te
     return measure(model, window, tuple(names), each, watch)
 
 
-def _write_models(trial: Trial, folder: Path, recipe: Recipe) -> None:
+def _write_models(trial: Trial, folder: Path, recipe: Recipe, inputs: bool) -> None:
     """Write what serves, and the floor, both fitted on all days."""
-    history = _read_history(folder, trial.all_files, "all_files")
+    history = _read_history(folder, trial.all_files, "all_files", inputs)
     for file, one in ((MODEL_FILE, recipe), (FLOOR_FILE, trial.compare[FLOOR])):
         write_recipe_model(folder / file, fit_recipe(one, history))

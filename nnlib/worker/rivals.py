@@ -1,7 +1,8 @@
 """What is measured beside a network, on the same customers: recent popularity, and other recipes.
 
-They are fitted on the history that the network learns from, and asked what it is asked. Where that is no history of
-the items that are ranked (dense inputs, other items in than out, several files) there is nothing to compare with.
+They are fitted on the history that the network learns from, or on its dense inputs and their targets, and asked what it
+is asked. Where these have not the items that are ranked (other items in than out, several files) there is nothing to
+compare with.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import numpy as np
 from nnlib.contract import Recipe
 from nnlib.data.blockwise import Lookup
 from nnlib.data.events import Events, Window
-from nnlib.data.read_events import read_events
+from nnlib.data.read_events import read_asked, read_events
 from nnlib.data.rows import Csr
 from nnlib.errors import DataError
 from nnlib.evaluation.metrics import RankedExamples
-from nnlib.families.fit import fit_recipe
+from nnlib.families.fit import fit_recipe, reads_inputs
 from nnlib.families.measure import measure
 from nnlib.families.model_file import write_recipe_model
+from nnlib.prediction.match_items import match_history
 from nnlib.util.arrays import Longs
 from nnlib.util.threads import Each
 from nnlib.worker.scores import OfCustomers
@@ -40,18 +42,24 @@ class Rivals:
         return measure(fit_recipe(recipe, self.history).fitted, self.window, names, each, excluded=self.excluded)
 
 
-def read_rivals(train_files: Sequence[Path], held_out: Path, ranked: RankedExamples | None) -> Rivals | None:
-    """Return what recipes need to be compared with a network on `ranked`, as far as the files have it."""
+def read_rivals(
+    train_files: Sequence[Path], held_out: Path, ranked: RankedExamples | None, inputs: bool = False
+) -> Rivals | None:
+    """Return what recipes need to be compared with a network on `ranked`, as far as the files have it.
+
+    `inputs`: whether one of them is told by dense ones.
+    """
     if ranked is None or len(train_files) != 1:
         return None
     try:
-        history, asked = read_events(train_files[0]), read_events(held_out)
+        history, asked = read_events(train_files[0], inputs), read_asked(held_out, inputs)
     except DataError:  # nothing sparse, or more than memory holds: the network does not need it
         return None
     targets = ranked.examples.sets[ranked.output]
     items = targets.features or tuple(map(str, range(targets.width)))
-    if not history.items == asked.items == items:
+    if history.items != items or asked.items not in (items, ()):
         return None
+    asked = match_history(asked, items)
 
     def excluded(rows: Longs) -> Csr:
         owned = ranked.left_out(rows, None)
@@ -62,4 +70,4 @@ def read_rivals(train_files: Sequence[Path], held_out: Path, ranked: RankedExamp
 
 def write_recipe(recipe: Recipe, learned: Path, model: Path) -> None:
     """Fit a recipe on a data file, and write its model."""
-    write_recipe_model(model, fit_recipe(recipe, read_events(learned)))
+    write_recipe_model(model, fit_recipe(recipe, read_events(learned, reads_inputs(recipe))))

@@ -17,7 +17,7 @@ from nnlib.contract import Metric, Role, TrainSettings, Trial, sha256_of, trial_
 from nnlib.cpu import optimizer, output, sparse_products
 from nnlib.cpu.maps import pooling
 from nnlib.data.file import write_data
-from nnlib.families import products
+from nnlib.families.common import products
 from nnlib.ops import ranking
 from nnlib.util import threads
 from tests.nnlib.samples import NETWORK, clustered

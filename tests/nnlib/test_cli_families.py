@@ -10,6 +10,8 @@ import pytest
 from nnlib.contract import Recipe
 from nnlib.data.file import write_data
 from nnlib.data.read_events import read_events, read_window
+from nnlib.data.rows import Dense, from_rows
+from nnlib.data.sets import Data, DataSet
 from nnlib.families.fit import fit_recipe
 from nnlib.families.measure import measure
 from nnlib.families.model_file import write_recipe_model
@@ -211,3 +213,85 @@ def test_diff(nnlib):  # noqa: F811
     assert out.startswith('recipe: {"family": "blend"')
     assert "array member0_inverse: 400 of 1600 numbers differ, by up to " in out
     assert "popularity" not in out.splitlines()[1]
+
+
+SIGNS = ("up", "down", "left")
+
+
+def write_pictures(path: str, seed: int = 1, classes: bool = True, inputs: int = 9):
+    """Write bytes of which one is bright for each sign, and their signs."""
+    random = np.random.default_rng(seed)
+    answers = random.integers(0, 3, 60)
+    values = random.integers(0, 160, (60, inputs), np.uint8)
+    values[np.arange(60), answers] += 90
+    sets = DataSet("input", Dense(values)), DataSet("output", from_rows([[int(one)] for one in answers], 3), SIGNS)
+    write_data(Path(path), Data(sets[: 1 + classes], tuple(f"picture {n}" for n in range(60)), "North"))
+    return answers
+
+
+def logistic(l2: float = 1.0):
+    """Return the model of pictures, and write it."""
+    write_pictures("pictures.nc")
+    model = fit_recipe(Recipe("logistic", {"l2": l2}), read_events(Path("pictures.nc"), inputs=True))
+    write_recipe_model(Path("signs.nc"), model)
+    return model
+
+
+@pytest.mark.parametrize("classes", [True, False], ids=["with classes", "pictures alone"])
+def test_predict_by_dense_inputs(nnlib, classes):  # noqa: F811
+    model, _ = logistic(), write_pictures("new.nc", 2)
+    table = model.scores(read_events(Path("new.nc"), inputs=True), np.arange(60))
+    write_pictures("new.nc", 2, classes)
+    code, out, _ = nnlib("predict signs.nc new.nc -k 3 --score-format %.9g")
+    assert code == 0
+    for row, (name, pairs) in zip(table, lines_of(out).items(), strict=True):
+        assert [item for item, _ in pairs] == [SIGNS[n] for n in np.argsort(-row, kind="stable")], name
+        assert [score for _, score in pairs] == pytest.approx(sorted(row.tolist(), reverse=True), rel=1e-6)
+    assert nnlib("predict signs.nc new.nc --format values --out values.npy --threads 2")[0] == 0
+    assert np.load("values.npy").tobytes() == table.tobytes()
+    assert table.sum(axis=1) == pytest.approx(np.ones(60), abs=1e-5)
+
+
+def test_evaluate_by_dense_inputs_ranks_all_classes(nnlib):  # noqa: F811
+    model, answers = logistic(), write_pictures("new.nc", 2)
+    assert nnlib("evaluate signs.nc new.nc --at 1,2 --bootstrap 0 --json found.json")[0] == 0
+    named = model.scores(read_events(Path("new.nc"), inputs=True), np.arange(60)).argmax(axis=1)
+    found = json.loads(Path("found.json").read_text())
+    assert found["metrics"]["p@1"]["value"] == pytest.approx((named == answers).mean()) and found["with_targets"] == 60
+    write_recipe_model(Path("often.nc"), fit_recipe(Recipe("popularity"), read_events(Path("pictures.nc"))))
+    assert nnlib("evaluate often.nc new.nc --at 1 --bootstrap 0 --json often.json")[0] == 0
+    most = np.bincount(write_pictures("pictures.nc"), minlength=3).argmax()
+    often = json.loads(Path("often.json").read_text())["metrics"]["p@1"]["value"]
+    assert often == pytest.approx((answers == most).mean())
+
+
+def test_a_model_of_popularity_names_the_classes_of_pictures_and_leaves_none_out(nnlib):  # noqa: F811
+    """What is asked about has its class in the file: it was left out as if it were had."""
+    answers = write_pictures("pictures.nc")
+    write_recipe_model(Path("often.nc"), fit_recipe(Recipe("popularity"), read_events(Path("pictures.nc"))))
+    found = lines_of(nnlib("predict often.nc pictures.nc -k 3")[1])
+    order = [SIGNS[n] for n in np.argsort(-np.bincount(answers, minlength=3), kind="stable")]
+    assert {tuple(item for item, _ in pairs) for pairs in found.values()} == {tuple(order)}
+
+
+def test_inspect_and_diff_a_model_of_dense_inputs(nnlib):  # noqa: F811
+    logistic()
+    Path("signs.nc").rename("weak.nc")
+    logistic(l2=2.0)
+    out = nnlib("inspect signs.nc")[1]
+    assert "logistic: l2 2, seed 1" in out and "weights_of_inputs: 9 x 3 float32" in out
+    code, out, _ = nnlib("diff weak.nc signs.nc")
+    assert code == 1 and '"l2": 1.0' in out and "array weights_of_inputs: " in out
+    assert nnlib("diff signs.nc signs.nc")[0] == 0
+
+
+def test_what_does_not_fit_a_model_of_dense_inputs_is_said(nnlib):  # noqa: F811
+    logistic()
+    for command in ("predict", "evaluate"):
+        code, _, err = nnlib(f"{command} signs.nc valid.nc")
+        assert code == 4 and "none of the 40 items of the data is known to the model" in err
+        write_pictures("wide.nc", inputs=10)
+        code, _, err = nnlib(f"{command} signs.nc wide.nc")
+        assert code == 4 and "logistic: examples of 10 inputs, legal: 9, as it learned" in err
+    code, _, err = nnlib("export-onnx signs.nc --out signs.onnx")
+    assert code == 4 and "logistic: scores are no product of a history with weights" in err

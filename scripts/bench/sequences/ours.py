@@ -16,9 +16,9 @@ from scipy import sparse
 from nnlib.contract import Recipe
 from nnlib.data.events import FOREVER, Events
 from nnlib.data.rows import Csr
+from nnlib.families.common.regional import Regional
 from nnlib.families.family import Fitted, Value
 from nnlib.families.fit import fit_recipe
-from nnlib.families.regional import Regional
 from nnlib.ops.ranking import top
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import workers

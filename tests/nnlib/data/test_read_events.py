@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnlib.cli import main
+from nnlib.data import file_rows
 from nnlib.data.file import check_data_file, read_all, read_data, write_data
 from nnlib.data.merge import merge
 from nnlib.data.merge_files import read_slice
-from nnlib.data.read_events import read_events, read_window
+from nnlib.data.read_events import read_asked, read_events, read_window
 from nnlib.data.rows import Csr, Dense, from_rows
 from nnlib.data.sets import Data, DataSet
 from nnlib.data.stream import open_data
@@ -193,8 +194,71 @@ def test_files_without_times_and_names(tmp_path):
     with pytest.raises(DataError, match=r'a.nc: no data set "output", nor another sparse one; there are: none besides'):
         read_window(tmp_path / "a.nc")
     write_data(tmp_path / "d.nc", Data((DataSet("input", Dense(np.zeros((2, 3), np.float32))),)))
-    with pytest.raises(DataError, match=r'd.nc: no data set "input", .* there are: "input" \(dense float32\)'):
+    with pytest.raises(DataError, match=r'd.nc: no data set "output", .* there are: "input" \(dense float32\)'):
         read_events(tmp_path / "d.nc")
+
+
+def told_by_inputs(path, *sets):
+    """Write data sets by name, in this order: rows, or a tuple of dense ones' bytes."""
+    made = [DataSet(name, Dense(np.array(rows, np.uint8)) if isinstance(rows, tuple) else rows) for name, rows in sets]
+    write_data(path, Data(tuple(made), tuple(f"p{n}" for n in range(made[0].examples)), "Spain"))
+    return path
+
+
+PIXELS = ((1, 2, 3), (4, 5, 6))
+SIGNS = from_rows([[1], [0]], 4)
+
+
+@pytest.mark.parametrize("name", ["input", "pixels"])
+def test_examples_with_dense_inputs_are_learned_by_their_targets_and_asked_without(tmp_path, name):
+    path = told_by_inputs(tmp_path / "a.nc", (name, PIXELS), ("output", SIGNS))
+    learned, asked, window = (read(path, inputs=True) for read in (read_events, read_asked, read_window))
+    assert (learned.bought.indices.tolist(), learned.items) == ([1, 0], ("0", "1", "2", "3"))
+    assert (asked.bought.nonzeros, asked.items, asked.customers) == (0, (), 2)
+    assert (window.asked.bought.nonzeros, window.asked.items) == (0, learned.items)
+    assert window.wanted.indices.tolist() == [1, 0]
+    for events in (learned, asked, window.asked):
+        assert events.regions == ("Spain",) and events.region.tolist() == [0, 0]
+        assert events.inputs.values.tolist() == [[1, 2, 3], [4, 5, 6]] and events.inputs.values.dtype == np.uint8
+        assert events.take(np.array([1])).inputs.values.tolist() == [[4, 5, 6]]
+    for read in (read_events, read_asked):
+        assert read(path).inputs is None  # who does not want them has no memory of theirs
+    assert read_window(path).asked.inputs is None
+
+
+def test_targets_are_the_output_where_there_are_several_and_none_need_be_there_to_ask(tmp_path):
+    path = told_by_inputs(tmp_path / "a.nc", ("more", from_rows([[0], [2]], 3)), ("output", SIGNS), ("input", PIXELS))
+    assert read_events(path).bought.indices.tolist() == read_window(path).wanted.indices.tolist() == [1, 0]
+    alone = told_by_inputs(tmp_path / "b.nc", ("input", PIXELS))
+    assert read_asked(alone, inputs=True).inputs.values.tolist() == [[1, 2, 3], [4, 5, 6]]
+    with pytest.raises(DataError, match=r'b.nc: no data set "output", nor another sparse one; there are: "input"'):
+        read_window(alone)
+
+
+def test_a_history_is_one_whatever_is_dense_beside_it(tmp_path):
+    sparse = told_by_inputs(tmp_path / "a.nc", ("ages", PIXELS), ("input", SIGNS), ("output", SIGNS))
+    named = told_by_inputs(tmp_path / "b.nc", ("ages", PIXELS), ("likes", SIGNS))
+    alone = told_by_inputs(tmp_path / "c.nc", ("output", SIGNS))
+    for path in (sparse, named, alone):
+        for read in (read_events, read_asked):
+            events = read(path, inputs=True)
+            assert (events.bought.indices.tolist(), events.inputs) == ([1, 0], None)
+
+
+def test_examples_that_share_rows_have_their_own_inputs(tmp_path):
+    pixels, index = Dense(np.array(PIXELS, np.uint8)), np.array([1, 0, 1], np.int32)
+    sets = DataSet("input", pixels, index=index), DataSet("output", from_rows([[0], [1], [2]], 3))
+    write_data(tmp_path / "a.nc", Data(sets))
+    assert read_events(tmp_path / "a.nc", inputs=True).inputs.values.tolist() == [[4, 5, 6], [1, 2, 3], [4, 5, 6]]
+
+
+def test_inputs_that_memory_cannot_hold_are_told_before_they_are_read(tmp_path, monkeypatch):
+    told_by_inputs(tmp_path / "a.nc", ("input", PIXELS), ("output", SIGNS))
+    monkeypatch.setattr(file_rows, "SMALL", 0)
+    monkeypatch.setattr(file_rows, "available_bytes", lambda: 5)
+    with pytest.raises(DataError, match=r'a.nc: data set "input" would take .* of memory, 5 bytes are free; take'):
+        read_asked(tmp_path / "a.nc", inputs=True)
+    assert read_asked(tmp_path / "a.nc").customers == 2  # who does not want them needs no memory for them
 
 
 def test_days_go_with_their_entries_when_examples_are_taken():

@@ -3,9 +3,10 @@
 import numpy as np
 
 from nnlib.data.events import Events, Window
-from nnlib.data.rows import Csr, from_rows, offsets_of
+from nnlib.data.rows import Csr, Dense, from_rows, offsets_of
 
 REGIONS = ("North", "South")
+INPUTS = 40
 
 
 def events(taken, region=None, days=None, items=None, as_of=100, regions=REGIONS):
@@ -17,7 +18,7 @@ def events(taken, region=None, days=None, items=None, as_of=100, regions=REGIONS
 
 
 def drawn(customers=60, items=24, seed=0, density=0.25, regions=REGIONS):
-    """Events at random, with popular and rare items; customer 3 has none."""
+    """Events at random, with popular and rare items, and with dense inputs; customer 3 has no item."""
     random = np.random.default_rng(seed)
     likely = density * 2 * random.random(items)
     there = random.random((customers, items)) < likely
@@ -25,7 +26,8 @@ def drawn(customers=60, items=24, seed=0, density=0.25, regions=REGIONS):
     days = random.integers(0, 100, there.sum()).astype(np.int32)
     rows = Csr(offsets_of(there.sum(axis=1)), np.nonzero(there)[1].astype(np.int32), items)
     region = random.integers(0, len(regions), customers).astype(np.int32)
-    return Events(rows, tuple(f"i{n}" for n in range(items)), region, regions, days, 100)
+    inputs = Dense(random.random((customers, INPUTS), np.float32))
+    return Events(rows, tuple(f"i{n}" for n in range(items)), region, regions, days, 100, inputs=inputs)
 
 
 def window(asked, seed=1, density=0.1):

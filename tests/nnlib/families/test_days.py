@@ -7,7 +7,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from nnlib.errors import DivergedError, NnlibError
-from nnlib.families import days, products
+from nnlib.families import days
+from nnlib.families.common import products
 from tests.nnlib.families.made_up import drawn, events, everybody
 
 HISTORY = drawn()

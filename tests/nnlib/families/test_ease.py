@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from nnlib.errors import DivergedError
-from nnlib.families import ease, regional
+from nnlib.families import ease
+from nnlib.families.common import regional
 from tests.nnlib.families.made_up import dense, drawn, events, everybody, from_last
 
 HISTORY = drawn()

@@ -140,6 +140,7 @@ def test_too_little_memory_is_said_before_the_work_with_what_to_do(monkeypatch):
         Recipe("ease", {}, 1),
         Recipe("ease", {"own_weight": 2, "bias": 0.1}, 1),
         Recipe("days", {}, 1),
+        Recipe("logistic", {}, 1),
     ],
     ids=lambda recipe: "-".join([recipe.family, *recipe.hyperparameters]),
 )
@@ -152,6 +153,6 @@ def test_memory_stays_below_what_is_asked_for(recipe):
         model.scores(history, np.flatnonzero(history.region == 0)[:1])  # makes what the region has of its own
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    size = Size(history.customers, history.bought.width, history.bought.nonzeros)
+    size = Size(history.customers, history.bought.width, history.bought.nonzeros, history.inputs.width)
     needed = family_of(recipe.family).bytes_needed(size, recipe.hyperparameters)
     assert needed / 40 < peak <= needed

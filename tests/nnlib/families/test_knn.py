@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from nnlib.families import knn, products
-from nnlib.families.products import times_sparse
+from nnlib.families import knn
+from nnlib.families.common import products
+from nnlib.families.common.products import times_sparse
 from tests.nnlib.families.made_up import dense, drawn, events, everybody, from_last
 
 HISTORY = drawn()

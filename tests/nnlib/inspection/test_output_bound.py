@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nnlib.contract import OPTIMIZERS, Recipe, TrainSettings
 from nnlib.cpu.backend import Cpu
 from nnlib.data.file import check_data_file, write_data
+from nnlib.data.rows import Dense
 from nnlib.data.sets import Data, as_data_set
 from nnlib.errors import DivergedError
 from nnlib.families.family import Size
@@ -35,6 +38,7 @@ DATA = {
     "few items": few_events(400, 12, density=0.6),
     "many regions": few_events(150, 60, regions=tuple(f"region {n}" for n in range(50))),
 }
+DATA = {name: replace(one, inputs=Dense(np.eye(one.customers, 70, dtype=np.uint8))) for name, one in DATA.items()}
 
 
 def ends(family):
@@ -57,7 +61,7 @@ def ends(family):
 @pytest.mark.parametrize("family", ARRAYS)
 def test_a_family_s_model_is_no_larger(family, data, tmp_path):
     history, fitted = DATA[data], 0
-    size = Size(history.customers, history.bought.width, history.bought.nonzeros)
+    size = Size(history.customers, history.bought.width, history.bought.nonzeros, history.inputs.width)
     for recipe in ends(family):
         try:
             with np.errstate(all="ignore"):  # as when all purchases are older than a thousand half-lives

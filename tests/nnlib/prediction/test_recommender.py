@@ -12,14 +12,14 @@ import pytest
 from nnlib.contract import Recipe
 from nnlib.cpu.backend import Cpu
 from nnlib.data.events import Events
-from nnlib.data.file import write_data
+from nnlib.data.file import read_data, write_data
 from nnlib.data.read_events import read_events
-from nnlib.data.rows import from_rows
+from nnlib.data.rows import Dense, from_rows
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError, NnlibError
 from nnlib.families import FAMILIES, family_of
 from nnlib.families.fit import fit_recipe
-from nnlib.families.model_file import write_recipe_model
+from nnlib.families.model_file import read_recipe_model, write_recipe_model
 from nnlib.model.file import write_model
 from nnlib.prediction.answering import ByRecipe
 from nnlib.prediction.because import falls_without_each
@@ -30,7 +30,7 @@ from tests.nnlib.families.made_up import drawn
 from tests.nnlib.prediction.test_predictor import made, raw_network, sets_of
 
 BLEND = Recipe("blend", {}, 1, (Recipe("ease", {"l2": 10}, 1), Recipe("popularity", {}, 1)), (1.0, 0.25))
-RECIPES = [*(Recipe(name, {}, 1) for name in FAMILIES if name != "blend"), BLEND]
+RECIPES = [*(Recipe(name, {}, 1) for name in FAMILIES if name not in ("logistic", "blend")), BLEND]
 LINEAR = ("knn", "ease", "elsa", "graph")
 ASKED = drawn(customers=300, regions=("North",))
 EMPTY = 3  # the customer who has nothing
@@ -279,7 +279,7 @@ def test_several_threads_may_ask(tmp_path):
 
 
 def test_every_family_is_asked_here():
-    assert {recipe.family for recipe in RECIPES} == set(FAMILIES)
+    assert {recipe.family for recipe in (*RECIPES, Recipe("logistic"))} == set(FAMILIES)
     assert all(family_of(name) for name in LINEAR)
 
 
@@ -293,3 +293,61 @@ def test_regions_that_one_model_serves_have_it_in_memory_once(tmp_path):
     assert open_recommender(third, data).model.model is not region.model.model
     write_recipe_model(tmp_path / "model.nc", fit_recipe(Recipe("ease", {}, 1), ASKED))
     assert open_recommender(tmp_path / "model.nc", data).model.by == "ease"
+
+
+SIGNS = tuple(f"sign{n}" for n in range(4))
+
+
+def write_pictures(path: Path, classes: bool = True) -> Path:
+    """Data of bytes that are brighter in a place for each sign, the second sign being the most frequent."""
+    random = np.random.default_rng(5)
+    answers = np.array([1, 1, 0, 2, 3] * 8)
+    values = random.integers(0, 150, (40, 12), np.uint8)
+    values[np.arange(40), 3 * answers] += 100
+    sets = [DataSet("input", Dense(values)), DataSet("output", from_rows([[int(n)] for n in answers], 4), SIGNS)]
+    write_data(path, Data(tuple(sets[: 1 + classes]), tuple(f"p{n}" for n in range(40)), "North"))
+    return path
+
+
+@pytest.fixture
+def pictures(tmp_path) -> Path:
+    """A folder with pictures and the models of both families that can be fitted to them."""
+    history = read_events(write_pictures(tmp_path / "data.nc"), inputs=True)
+    for family in ("logistic", "popularity"):
+        write_recipe_model(tmp_path / f"{family}.nc", fit_recipe(Recipe(family), history))
+    return tmp_path
+
+
+@pytest.mark.parametrize("family", ["logistic", "popularity"])
+@pytest.mark.parametrize("classes", [True, False], ids=["with classes", "pictures alone"])
+def test_what_is_told_by_dense_inputs_is_answered_by_these_and_no_class_is_left_out(pictures, family, classes):
+    region = open_recommender(pictures / f"{family}.nc", write_pictures(pictures / "asked.nc", classes))
+    answers = region.recommend(region.customers, k=4)
+    assert all(answer.known and len(answer.items) == 4 for answer in answers)
+    assert {answer.by for answer in answers} == {{"logistic": "logistic regression"}.get(family, "recent popularity")}
+    model = read_recipe_model(pictures / f"{family}.nc")
+    scores = model.scores(read_events(pictures / "data.nc", inputs=True), np.arange(40))
+    for answer, row in zip(answers, scores, strict=True):
+        assert [float(one.score) for one in answer.items] == sorted(row.tolist(), reverse=True)
+        assert items_of(answer) == [SIGNS[n] for n in np.argsort(-row, kind="stable")]
+    [reasoned] = region.recommend(["p3"], k=2, because=3)
+    assert [one.because for one in reasoned.items] == [(), ()]
+
+
+@pytest.mark.parametrize("floor", ["logistic.nc", "popularity.nc", None])
+def test_strangers_get_the_most_frequent_class_as_nothing_else_is_known_of_them(pictures, floor):
+    region = open_recommender(pictures / "logistic.nc", pictures / "data.nc", floor and pictures / floor)
+    [answer] = region.recommend(["nobody"], k=2)
+    assert (answer.known, answer.by, items_of(answer)[0]) == (False, STRANGER, "sign1")
+    with pytest.raises(DataError, match="told by dense inputs, not by items; legal: examples of the data"):
+        region.recommend_to_history(["sign1"])
+
+
+def test_a_network_of_dense_inputs_answers_for_all_of_its_data(pictures):
+    sets = {one.name: one for one in read_data(pictures / "data.nc").sets}
+    write_model(pictures / "model.nc", made(raw_network("SoftMax"), sets))
+    region = open_recommender(pictures / "model.nc", pictures / "data.nc", pictures / "logistic.nc")
+    known, stranger = region.recommend(["p0", "nobody"], k=4)
+    assert (known.by, known.known, len(known.items)) == ("a network", True, 4)
+    assert sum(one.score for one in known.items) == pytest.approx(1, abs=1e-5)
+    assert (stranger.by, items_of(stranger)[0]) == (STRANGER, "sign1")

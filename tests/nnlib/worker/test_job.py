@@ -22,7 +22,7 @@ from nnlib.contract import (
 )
 from nnlib.data.file import write_data
 from nnlib.data.read_events import read_events, read_window
-from nnlib.data.rows import Csr, Dense
+from nnlib.data.rows import Csr, Dense, from_rows
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
 from nnlib.families.fit import fit_recipe
@@ -378,3 +378,77 @@ def test_a_trial_is_pruned_at_a_rung(make_trial):
     whole = run(make_trial("whole"))
     assert (whole.status, whole.epochs) == (Status.OK, len(whole.curve))
     assert whole.curve[:2] == result.curve
+
+
+LOGISTIC = Recipe("logistic", {"l2": 1.0})
+TELLS = {
+    "Layers": [
+        {"Name": "In", "N": "auto", "DataSet": "input"},
+        {"Name": "Out", "N": "auto", "DataSet": "output", "Activation": "SoftMax"},
+    ]
+}
+OF_PICTURES = {"network": TELLS, "hyperparameters": {}, "metric": Metric("p@1")}
+SIGNS = tuple(f"sign{n}" for n in range(3))
+
+
+def with_pictures(trial, days=("train.nc", "held.nc"), named="input"):
+    """Write the trial's files anew: bytes, and in most a place is bright that tells the class."""
+    for seed, name in enumerate(days):
+        random = np.random.default_rng(seed)
+        answers = random.choice(3, 60, p=(0.5, 0.3, 0.2))
+        values = random.integers(0, 170, (60, 8), np.uint8)
+        values[np.arange(60), answers] += 80
+        rows = from_rows([[int(answer)] for answer in answers], 3)
+        write_data(trial.parent / name, Data((DataSet(named, Dense(values)), DataSet("output", rows, SIGNS))))
+    return trial
+
+
+def p_at_1(trial, recipe, learned="train.nc", asked="held.nc"):
+    """What a recipe reaches for each picture."""
+    model = fit_recipe(recipe, read_events(trial.parent / learned, inputs=True)).fitted
+    return measure(model, read_window(trial.parent / asked, inputs=True), ("p@1",))["p@1"]
+
+
+def test_a_trial_on_dense_inputs_has_the_floor_that_it_names(make_trial):
+    trial = with_pictures(make_trial(compare={"floor": LOGISTIC}, **OF_PICTURES))
+    result, scores = run(trial), scores_of(trial)
+    assert (scores[1, 0] == p_at_1(trial, LOGISTIC)).all() and scores.shape == (2, 3, 60)
+    assert result.compared == {"floor": {"p@1": pytest.approx(scores[1, 0].mean(dtype=float))}}
+    assert scores[1, 0].mean() > p_at_1(trial, FLOOR).mean() + 0.1
+
+
+def test_a_trial_that_names_no_floor_has_the_most_frequent_class_as_ever(make_trial):
+    trial = with_pictures(make_trial(**OF_PICTURES))
+    said = json.loads(trial.read_text())
+    del said["compare"]  # as the first versions wrote it
+    trial.write_text(json.dumps(said))
+    run(trial)
+    assert (scores_of(trial)[1, 0] == p_at_1(trial, FLOOR)).all() and 0 < scores_of(trial)[1, 0].mean() < 1
+
+
+def test_the_final_training_on_dense_inputs_writes_its_floor_fitted_on_all_days(make_trial):
+    compare = {"floor": LOGISTIC, "bestsellers": FLOOR}
+    trial = make_trial(role=Role.FINAL, compare=compare, all_files=("all.nc",), **OF_PICTURES)
+    with_pictures(trial, ("train.nc", "held.nc", "all.nc"))
+    result, scores = run(trial), scores_of(trial)
+    assert set(result.compared) == set(compare) and result.baseline == result.compared["bestsellers"]
+    assert (scores[1, 0] == p_at_1(trial, FLOOR)).all() and (scores[2, 0] == p_at_1(trial, LOGISTIC)).all()
+    floor = read_recipe_model(trial.parent / "floor.nc")
+    assert (floor.recipe, floor.items) == (LOGISTIC, SIGNS)
+    expected = fit_recipe(LOGISTIC, read_events(trial.parent / "all.nc", inputs=True)).fitted
+    assert floor.fitted.weights.tobytes() == expected.weights.tobytes()
+    assert result.floor == sha256_of(trial.parent / "floor.nc")
+
+
+def test_a_floor_of_inputs_on_data_without_any_is_wrong_input(make_trial):
+    with pytest.raises(NnlibError, match=r"^logistic: these data have no dense inputs, legal: data with a dense"):
+        run(make_trial(compare={"floor": LOGISTIC}))
+
+
+def test_a_floor_is_the_same_on_any_number_of_threads(make_trial):
+    found = []
+    for threads in (1, 2):
+        trial = make_trial(str(threads), role=Role.FINAL, compare={"floor": LOGISTIC}, **OF_PICTURES)
+        run(with_pictures(trial), threads=threads)
+        found.append([(trial.parent / name).read_bytes() for name in ("floor.nc", "scores.npy")])
+    assert found[0] == found[1]

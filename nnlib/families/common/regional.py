@@ -17,9 +17,9 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.data.events import Events
+from nnlib.families.common.regions import ALL, RegionCounts, count_by_region, restore_counts, split_by_region
 from nnlib.families.family import Arrays, Value
 from nnlib.families.packing import WIDTH, pack, take, take_width, unpack
-from nnlib.families.regions import ALL, RegionCounts, count_by_region, restore_counts, split_by_region
 from nnlib.util.arrays import Floats, Longs
 
 KEPT = 2  # regions whose matrices are kept
