@@ -170,7 +170,9 @@ def _misfit(path: Path, result: Result, trial: Trial) -> str:
         models, metrics, customers = read_shape(path)
     except (OSError, ValueError) as error:
         return f"{SCORES_FILE}: {bound(error, 200)}"
-    least, legal = 1 + len(trial.compare), len(scored_metrics(trial.metric))
+    # A network stands alone where nothing could be measured beside it, as of several files to learn from.
+    alone = trial.recipe is None and not result.compared
+    least, legal = 1 if alone else 1 + len(trial.compare), len(scored_metrics(trial.metric))
     if not least <= models <= MOST_MODELS or metrics != legal:
         return f"{SCORES_FILE}: {models} models x {metrics} metrics, legal: {least} x {legal}"
     if result.customers > customers:

@@ -29,7 +29,7 @@ from regiondag.study.families import FIRST, POPULARITY
 from tests.workflows.conftest import STUDY
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.node.test_pre_and_post import END, FINAL, trial_of
-from tests.workflows.played import play_job
+from tests.workflows.played import play_job, run_job
 
 TRIALS = [NodeName("germany", number) for number in range(4)]
 SPREAD = np.resize([0.05, -0.05], 12)  # by which customers differ
@@ -201,6 +201,23 @@ def test_data_without_a_floor(tomorrow, value, kept):
         "kept: network, hidden" if kept else "the best trial (12 customers; there is no recent popularity"
     )
     assert (" (trial 1) is better with P = " in settled.reason) == kept
+
+
+def test_a_network_beside_which_nothing_can_be_measured_gets_its_champion(study_file, tmp_path):
+    """Without a part `final` it learns from two files in the end, to which no recipe is fitted."""
+    for file in (tmp_path / "data").glob("*.final.nc"):
+        file.unlink()
+    folder = create(study_file, tmp_path / "runs").region("germany")
+    for node in TRIALS:
+        assert prepare_trial(folder, node)
+        run_job(folder, node)
+        settle_trial(folder, node, END)
+    assert prepare_final(folder, FINAL)
+    run_job(folder, FINAL)
+    settled = settle_final(folder, FINAL, END)
+    assert settled.ok and settled.compared == {} and settled.customers == 8
+    assert settled.reason.startswith("the best trial: too few customers to judge it (8)")
+    assert folder.champion_model.read_bytes() == (folder.trial(FINAL) / "model.nc").read_bytes()
 
 
 @pytest.mark.parametrize(("losses", "winner"), [([3.0, 2.0, 1.0, 4.0], 2), ([1.0, 2.0, 1.0, 4.0], 0)])
