@@ -10,11 +10,12 @@ from nnlib.util.terminal import tell
 
 HELP = "a model as an ONNX graph, for other runtimes"
 DESCRIPTION = """Write the ONNX graph of a network, or of a model of a family whose scores are a product of a history
-with weights (ease, knn, elsa, graph, popularity, and blends of these). It gives what nnlib gives.
+with weights (ease, knn, elsa, graph, popularity, and blends of these) or logistic. It gives what nnlib gives.
 
 Inputs and outputs have the names of the network's layers. A network that recommends, and a family, take a dense row of
-history, with a number for each item, and give scores; the names of outputs are kept under `units` of the graph's
-metadata. A layer or a family that cannot be written is named with the reason."""
+history, with a number for each item, and give scores; logistic takes a row of `inputs`, bytes over 256 less 0.5. The
+names of outputs are kept under `units` of the graph's metadata. A layer or a family that cannot be written is named
+with the reason."""
 EPILOG = """examples:
   nnlib export-onnx model.nc --out model.onnx
   nnlib export-onnx blend.nc --region Germany --out germany.onnx"""

@@ -3,7 +3,8 @@
 Those whose scores are linear in a history can be written: ease, knn, elsa, graph (weights are asked of the model, item
 by item), popularity (the same scores for everybody), and blends of these. A history is a row with a number for each
 item: 2 ** (-age / half_life) for what was taken, ages in days from the customer's last purchase. Members of a blend
-that have different half-lives have an input each.
+that have different half-lives have an input each. Logistic regression takes `inputs` in place of a history: a row of
+numbers as networks read them, unsigned bytes over 256 less 0.5.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from nnlib.errors import NnlibError
 from nnlib.families.blend import Blend
 from nnlib.families.family import Fitted
 from nnlib.families.fit import RecipeModel
+from nnlib.families.legal import LOGISTIC
+from nnlib.families.logistic import Logistic
 from nnlib.onnx_files.library import Builder
+from nnlib.onnx_files.networks import BATCH
 from nnlib.util.arrays import Floats
 
 LINEAR = ("ease", "knn", "elsa", "graph", "popularity")
 MOST_ITEMS = 20_000  # a dense matrix of weights has their square; a file of ONNX holds 2 GB
 BLOCK = 512
-HISTORY, SCORES, CUSTOMERS = "history", "scores", "customers"
+HISTORY, SCORES, CUSTOMERS, INPUTS = "history", "scores", "customers", "inputs"
 TINY = 1e-9  # what `blend.standardize` adds to a deviation
 
 
@@ -48,15 +52,18 @@ class Histories:
 
 
 def add_recipe(builder: Builder, model: RecipeModel, region: str) -> dict[str, float | None]:
-    """Add the graph of a model for the customers of one region; return the half-life of each input.
+    """Add the graph of a model for the customers of one region; return the half-life of each input of histories.
 
-    NnlibError for a family whose scores are no product of a history with weights.
+    NnlibError for a family whose scores are no product of a history, or of inputs, with weights.
     """
+    if isinstance(model.fitted, Logistic):
+        _add_logistic(builder, model.fitted)
+        return {}
     refused = [one.family for one in (model.recipe.members or (model.recipe,)) if one.family not in LINEAR]
     if refused:
         raise NnlibError(
             f"{' and '.join(refused)}: scores are no product of a history with weights, so there is no ONNX graph of "
-            f"them; legal: {', '.join(LINEAR)}, blends of these, and networks"
+            f"them; legal: {', '.join(LINEAR)}, blends of these, {LOGISTIC} alone, and networks"
         )
     width = len(model.items)
     if width > MOST_ITEMS:
@@ -65,6 +72,13 @@ def add_recipe(builder: Builder, model: RecipeModel, region: str) -> dict[str, f
     builder.add("Identity", _scores(histories, model, region), out=SCORES)
     builder.outputs[SCORES] = (CUSTOMERS, width)
     return histories.half_lives
+
+
+def _add_logistic(builder: Builder, fitted: Logistic) -> None:
+    width, classes = fitted.weights.shape
+    builder.inputs[INPUTS], builder.outputs[SCORES] = (BATCH, width), (BATCH, classes)
+    sums = builder.add("Gemm", INPUTS, builder.weight(fitted.weights), builder.weight(fitted.intercepts))
+    builder.add("Softmax", sums, out=SCORES, axis=1)
 
 
 def _scores(histories: Histories, model: RecipeModel, region: str) -> str:

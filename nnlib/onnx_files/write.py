@@ -1,4 +1,4 @@
-"""A model file as an ONNX file: networks, and models of families whose scores are linear in a history.
+"""A model file as an ONNX file: networks, and models of families whose scores are linear in a history, or logistic.
 
 Of a network that recommends items by items, the history is a row with 1 for what was taken. Other networks have an
 input and an output for each of their layers with a data set, of its name: (batch, channels, sizes) where it has maps.

@@ -248,8 +248,9 @@ def _open_network(path: Path, data: Path) -> tuple[Answering[Any], Callable[[], 
 def measure_data(data: Path) -> tuple[int, int]:
     """Return how many customers a data file has, and how many items."""
     with netcdf.File(data) as file:
-        header = read_headers(file)[0]
-        return header.examples, header.width
+        headers = read_headers(file)
+        listed = [header for header in headers if header.sparse or header.boolean]  # dense inputs are no items
+        return headers[0].examples, (listed or headers)[0].width
 
 
 def read_samples(data: Path) -> tuple[str, ...]:

@@ -293,5 +293,3 @@ def test_what_does_not_fit_a_model_of_dense_inputs_is_said(nnlib):  # noqa: F811
         write_pictures("wide.nc", inputs=10)
         code, _, err = nnlib(f"{command} signs.nc wide.nc")
         assert code == 4 and "logistic: examples of 10 inputs, legal: 9, as it learned" in err
-    code, _, err = nnlib("export-onnx signs.nc --out signs.onnx")
-    assert code == 4 and "logistic: scores are no product of a history with weights" in err

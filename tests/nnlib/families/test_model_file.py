@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from nnlib.contract import Recipe
 from nnlib.errors import DataError, DivergedError
+from nnlib.families.blend import Blend
 from nnlib.families.fit import fit_recipe
+from nnlib.families.logistic import Logistic
 from nnlib.families.model_file import read_recipe_model, write_recipe_model
 from nnlib.util import netcdf
 from tests.nnlib.families.made_up import drawn, events, everybody
@@ -115,6 +117,35 @@ def test_what_is_wrong_in_a_file_is_said(damage, change, said):
 )
 def test_what_is_wrong_with_a_regions_own_is_said(damage, name, change, said):
     assert said in damage(change, Recipe(name, OWN, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put("array_width", 0, 23), "weights_of_inputs: float32 (40, 24), legal: float32, any x 23"),
+        (put("array_width", 0, 0), "width: 0, legal: 1 to"),
+        (put("array_weights_of_inputs", (3, 5), np.inf), "array_weights_of_inputs: a number is not finite"),
+        (lambda f: f.renameVariable("array_weights_of_inputs", "array_x"), "no array 'weights_of_inputs'"),
+        (lambda f: f.renameVariable("array_intercepts", "array_x"), "no array 'intercepts'"),
+        (put("array_weights_of_inputs", (slice(None), 5), 3e38), "a score is not a finite number"),
+    ],
+)
+def test_what_is_wrong_with_logistic_regression_is_said(damage, change, said):
+    assert said in damage(change, Recipe("logistic"))
+
+
+def test_weights_of_no_input_and_members_of_different_inputs_are_refused(tmp_path):
+    def refuse(recipe, fitted):
+        write_recipe_model(tmp_path / "model.nc", replace(fit_recipe(recipe, HISTORY), fitted=fitted))
+        with pytest.raises(DataError) as error:
+            read_recipe_model(tmp_path / "model.nc")
+        return str(error.value)
+
+    alone, few = Recipe("logistic"), Logistic(np.zeros((3, 24), np.float32), np.zeros(24, np.float32))
+    assert "weights_of_inputs: of no input, legal: one at least" in refuse(alone, replace(few, weights=few.weights[:0]))
+    recipe = Recipe("blend", {}, 1, (alone, alone), (1.0, 1.0))
+    members = (fit_recipe(alone, HISTORY).fitted, few)
+    assert "weights_of_inputs: 3 and 40 rows, legal: as many in each" in refuse(recipe, Blend(members, (1.0, 1.0)))
 
 
 def test_arrays_of_other_types_and_models_of_other_items_are_refused(damage):

@@ -70,7 +70,20 @@ def test_recipes(tmp_path, name, region):
     assert (scores.argmax(axis=1) == wanted.argmax(axis=1)).mean() > 0.95  # equal ones may change places
 
 
+def test_logistic_regression_takes_its_inputs(tmp_path):
+    history = drawn(customers=80)
+    model = fit_recipe(Recipe("logistic", {"l2": 0.1}), history)
+    write_recipe_model(tmp_path / "model.nc", model)
+    facts = write_onnx(tmp_path / "model.nc", "North", tmp_path / "model.onnx")
+    assert (facts.items, facts.half_lives) == (model.items, {})
+    assert (facts.inputs, facts.outputs) == ({"inputs": ("batch", 40)}, {"scores": ("batch", 24)})
+    scores = ask(tmp_path / "model.onnx", {"inputs": history.inputs.floats(as_input=True)})
+    np.testing.assert_allclose(scores, model.scores(history, everybody(history)), rtol=1e-4, atol=1e-6)
+    assert scores.max() > 0.2  # nothing that is alike for all
+
+
 @pytest.mark.parametrize(("recipe", "names"), [
+    (Recipe("blend", members=(Recipe("ease"), Recipe("logistic")), weights=(1.0, 1.0)), "logistic"),
     (Recipe("ials", {"dims": 4, "sweeps": 1}), "ials"),
     (Recipe("blend", members=(Recipe("ease"), Recipe("ials", {"dims": 4, "sweeps": 1})), weights=(1.0, 1.0)), "ials"),
 ])  # fmt: skip

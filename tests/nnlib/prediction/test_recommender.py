@@ -25,7 +25,7 @@ from nnlib.prediction.answering import ByRecipe
 from nnlib.prediction.because import falls_without_each
 from nnlib.prediction.by_recipe import rank_by_recipe
 from nnlib.prediction.predictor import prepare, rank
-from nnlib.prediction.recommender import NOTHING_KNOWN, STRANGER, Recommender, open_recommender
+from nnlib.prediction.recommender import NOTHING_KNOWN, STRANGER, Recommender, measure_data, open_recommender
 from tests.nnlib.families.made_up import drawn
 from tests.nnlib.prediction.test_predictor import made, raw_network, sets_of
 
@@ -341,6 +341,11 @@ def test_strangers_get_the_most_frequent_class_as_nothing_else_is_known_of_them(
     assert (answer.known, answer.by, items_of(answer)[0]) == (False, STRANGER, "sign1")
     with pytest.raises(DataError, match="told by dense inputs, not by items; legal: examples of the data"):
         region.recommend_to_history(["sign1"])
+
+
+def test_items_of_pictures_are_their_classes_and_not_their_pixels(pictures):
+    assert measure_data(pictures / "data.nc") == (40, 4)
+    assert measure_data(write(pictures / "history.nc")) == (300, 24)
 
 
 def test_a_network_of_dense_inputs_answers_for_all_of_its_data(pictures):

@@ -20,7 +20,7 @@ from nnlib.contract import (
 )
 from nnlib.data.file import write_data
 from nnlib.data.read_events import read_events, read_window
-from nnlib.data.rows import Csr, from_rows, offsets_of
+from nnlib.data.rows import Csr, Dense, from_rows, offsets_of
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError, NnlibError
 from nnlib.families.fit import fit_recipe
@@ -283,3 +283,30 @@ def test_scores_are_small_numbers_of_three_dimensions(tmp_path):
     found = np.load(tmp_path / "scores.npy", allow_pickle=False)
     assert found.shape == (2, 3, 2) and found.dtype == np.float32
     np.testing.assert_array_equal(found[:, 0], [[0.5, np.nan]] * 2)
+
+
+def test_a_recipe_told_by_dense_inputs_is_measured_beside_others_and_fitted_on_all_days(tmp_path):
+    random = np.random.default_rng(0)
+    for name in ("train", "valid", "final", "test", "all"):
+        answers = random.choice(3, 60, p=(0.5, 0.3, 0.2))
+        values = random.integers(0, 170, (60, 8), np.uint8)
+        values[np.arange(60), answers] += 80
+        rows = from_rows([[int(one)] for one in answers], 3)
+        sets = DataSet("input", Dense(values)), DataSet("output", rows, ("up", "down", "left"))
+        write_data(tmp_path / f"data.{name}.nc", Data(sets))
+
+    def by_hand(recipe, history, window):
+        model = fit_recipe(recipe, read_events(tmp_path / f"data.{history}.nc", inputs=True)).fitted
+        return measure(model, read_window(tmp_path / f"data.{window}.nc", inputs=True), ("p@1",))["p@1"]
+
+    one, metric = Recipe("logistic", {"l2": 1.0}), Metric("p@1")
+    result = run_recipe(trial(one, metric=metric), tmp_path)
+    assert result.value == pytest.approx(by_hand(one, "train", "valid").mean(dtype=float)) and result.value > 0.6
+    more = {"compare": {"floor": POPULARITY}, "metric": metric}
+    final = run_recipe(trial(one, Role.FINAL, **more), tmp_path)
+    assert final.value == pytest.approx(by_hand(one, "final", "test").mean(dtype=float))
+    assert final.compared["floor"]["p@1"] == pytest.approx(by_hand(POPULARITY, "final", "test").mean(dtype=float))
+    served = read_recipe_model(tmp_path / "model.nc").fitted
+    assert served.weights.tobytes() == (
+        fit_recipe(one, read_events(tmp_path / "data.all.nc", inputs=True)).fitted.weights.tobytes()
+    )
