@@ -1,6 +1,7 @@
 """Logistic regression on dense inputs: scikit-learn's, by the definition, and the same bits whatever else is asked."""
 
 import dataclasses
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ from nnlib.data.events import Events
 from nnlib.data.rows import Dense, from_rows
 from nnlib.errors import DivergedError, NnlibError
 from nnlib.families import logistic
+from nnlib.families.family import Size
 from nnlib.families.fit import fit_recipe, reads_inputs
 from tests.nnlib.families.made_up import drawn, everybody
 
@@ -123,6 +125,38 @@ def test_a_class_that_no_example_has_is_unlikely_and_nothing_is_infinite():
     assert 0 <= scores[:, -1].max() < 1e-4
     assert scores[:, :-1] == pytest.approx(
         fitted(of_classes(values, answers), 10.0).scores(history, everybody(history)), abs=1e-3
+    )
+
+
+def test_the_mean_is_that_of_all_blocks(monkeypatch):
+    values, _ = pictures()
+    some = np.arange(3, 88)
+    monkeypatch.setattr(logistic, "BLOCK", 7 * 50)
+    mean = logistic.mean_of(Dense(values), some)
+    assert mean == pytest.approx(as_networks_read(values)[some].mean(axis=0), abs=1e-6)
+
+
+def test_sums_of_any_size_have_probabilities():
+    model = logistic.Logistic(np.array([[1000, 0, -1000]], np.float32), np.array([0, np.log(3), 0], np.float32))
+    asked = told(np.array([[1], [0], [-1]], np.float32), [[], [], []], 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.scores(asked, np.arange(3)) == pytest.approx(np.array([[1, 0, 0], [0.2, 0.6, 0.2], [0, 0, 1]]))
+
+
+def test_memory_grows_with_inputs_times_classes_and_is_never_more_than_said():
+    random = np.random.default_rng(3)
+    values, answers = random.integers(0, 256, (200, 700), np.uint8), np.arange(200) % 40
+    history = of_classes(values, answers, 40)
+    tracemalloc.start()
+    fitted(history, 10.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    needed = logistic.bytes_needed(Size(200, 40, 200, 700), logistic.DEFAULTS)
+    assert needed / 3 < peak <= needed
+    # 307,300 weights and intercepts, of which L-BFGS keeps ten steps; a block; the examples' numbers.
+    assert logistic.bytes_needed(Size(10_000, 100, 10_000, 3072), logistic.DEFAULTS) == 8 * 38 * 307_300 + (
+        40 * 2**18 + 24 * 10_000 + 2**20
     )
 
 
