@@ -14,7 +14,7 @@ the minimum that changes b alone, and few steps are needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,11 +31,13 @@ from nnlib.util.threads import workers
 
 DEFAULTS: Mapping[str, Value] = {"l2": 10.0}
 MOST_STEPS = 500
-STEEP = 1e-6  # a gradient of the mean loss without a larger number is at the minimum,
-FLAT = 1e-9  # and so is a loss that a step changes by no more than this part
+# At the minimum are a gradient of the mean loss without a number above STEEP, of which single precision tells no less,
+# and a loss that a step changes by no more than the part FLAT.
+STEEP, FLAT = 1e-5, 1e-9
 ABNORMAL = 2  # SciPy's status of a search that found no better point
 KEPT = 10  # steps that L-BFGS knows the curvature by
 BLOCK = 1 << 18  # numbers of a block of inputs, at most, but for a single example
+FEW = 1 << 24  # inputs of all examples that are kept as floats, at most
 Doubles = NDArray[np.float64]
 
 
@@ -76,14 +78,16 @@ def fit(history: Events, hyperparameters: Mapping[str, Value], seed: int) -> Log
         raise NnlibError("logistic: no example has a target, legal: one example with a class, at least")
     # BLAS would give other bits on other numbers of threads, and what overflows is seen below.
     with workers(1), np.errstate(over="ignore", invalid="ignore"):
-        objective = Objective(inputs, history.bought, some, mean_of(inputs, some), float(hyperparameters["l2"]))
+        mean = mean_of(inputs, some)
+        centred = keep_few(lambda rows: less(inputs, some[rows], mean), len(some), inputs.width)
+        objective = Objective(centred, history.bought.take(some), float(hyperparameters["l2"]))
         begin = np.zeros((inputs.width + 1) * history.bought.width)
         steps = {"maxiter": MOST_STEPS, "maxcor": KEPT, "gtol": STEEP, "ftol": FLAT}
         found = minimize(objective.loss_and_gradient, begin, jac=True, method="L-BFGS-B", options=steps)
         if not np.isfinite(found.fun) or (found.nit == 0 and found.status == ABNORMAL):
             raise DivergedError("logistic: no step makes the loss less, as inputs are too large; scale them to about 1")
         weights, intercepts = objective.split(found.x)
-        intercepts = intercepts - objective.mean @ weights
+        intercepts = intercepts - mean @ weights
     return Logistic(np.asarray(weights, np.float32), np.asarray(intercepts, np.float32))
 
 
@@ -97,9 +101,11 @@ def restore(arrays: Arrays, hyperparameters: Mapping[str, Value], regions: tuple
 
 
 def bytes_needed(size: Size, hyperparameters: Mapping[str, Value]) -> int:  # noqa: ARG001
-    """Return how much memory `fit` takes at most: what L-BFGS keeps of its steps, and a block of inputs."""
-    numbers = (size.inputs + 1) * size.items
-    return 8 * (2 * KEPT + 18) * numbers + 40 * max(BLOCK, size.inputs + size.items) + 24 * size.customers + (1 << 20)
+    """Return how much memory `fit` takes at most: what L-BFGS keeps of its steps, inputs as floats, and a block."""
+    parameters, inputs = (size.inputs + 1) * size.items, size.customers * size.inputs
+    kept = 8 * (2 * KEPT + 18) * parameters + (4 * inputs if inputs <= FEW else 0)
+    block = 40 * max(BLOCK, size.inputs + size.items)
+    return kept + block + 12 * size.entries + 32 * size.customers + (1 << 20)
 
 
 def inputs_of(events: Events) -> Dense:
@@ -116,10 +122,8 @@ def inputs_of(events: Events) -> Dense:
 class Objective:
     """What is to be made least: the loss of some examples and the penalty, over their number."""
 
-    inputs: Dense
-    targets: Csr
-    examples: Longs  # those with targets
-    mean: Floats  # (inputs,) of these
+    centred: Callable[[slice], Floats]  # gives the inputs of some examples less the mean of all
+    targets: Csr  # of the same, each of which has one
     l2: float
 
     def split(self, parameters: Doubles) -> tuple[Doubles, Doubles]:
@@ -132,10 +136,9 @@ class Objective:
         weights, intercepts = self.split(parameters)
         gradient = np.zeros_like(parameters)
         slope, slope_of_intercepts = self.split(gradient)
-        loss, small = 0.0, weights.astype(np.float32)
-        for rows in blocks_of(self.examples, self.inputs.width + self.targets.width):
-            x = self.inputs.take(rows).floats(as_input=True) - self.mean
-            wanted = shares_of(self.targets.take(rows))
+        loss, small, count = 0.0, weights.astype(np.float32), self.targets.examples
+        for rows in blocks_of(count, len(weights) + self.targets.width):
+            x, wanted = self.centred(rows), shares_of(self.targets.take(np.arange(count)[rows]))
             z = x @ small + intercepts
             z -= z.max(axis=1, keepdims=True)
             loss -= float(np.vdot(wanted, z))
@@ -148,23 +151,40 @@ class Objective:
             slope_of_intercepts += z.sum(axis=0)
         loss += self.l2 / 2 * float(np.square(weights).sum())
         slope += self.l2 * weights
-        gradient /= len(self.examples)
-        return loss / len(self.examples), gradient
+        gradient /= count
+        return loss / count, gradient
 
 
 def mean_of(inputs: Dense, examples: Longs) -> Floats:
     """Return the mean (inputs,) of some examples."""
     total = np.zeros(inputs.width)
-    for rows in blocks_of(examples, inputs.width):
-        total += inputs.take(rows).floats(as_input=True).sum(axis=0, dtype=np.float64)
+    for rows in blocks_of(len(examples), inputs.width):
+        total += inputs.take(examples[rows]).floats(as_input=True).sum(axis=0, dtype=np.float64)
     return np.asarray(total / len(examples), np.float32)
 
 
-def blocks_of(examples: Longs, width: int) -> Iterator[Longs]:
-    """Yield so many examples at a time that they have no more than BLOCK numbers of this width together."""
+def less(inputs: Dense, examples: Longs, mean: Floats) -> Floats:
+    """Return the inputs of some examples less a mean."""
+    x = inputs.take(examples).floats(as_input=True)  # what was taken is nobody else's
+    x -= mean
+    return x
+
+
+def keep_few(centred: Callable[[slice], Floats], count: int, width: int) -> Callable[[slice], Floats]:
+    """Return what gives the same inputs: few are kept as floats, of many some are made again each time."""
+    if count * width > FEW:
+        return centred
+    kept = np.empty((count, width), np.float32)
+    for rows in blocks_of(count, width):
+        kept[rows] = centred(rows)
+    return kept.__getitem__
+
+
+def blocks_of(count: int, width: int) -> Iterator[slice]:
+    """Yield so many of `count` examples at a time that they have no more than BLOCK numbers of this width together."""
     size = max(1, BLOCK // width)
-    for low in range(0, len(examples), size):
-        yield examples[low : low + size]
+    for low in range(0, count, size):
+        yield slice(low, min(low + size, count))
 
 
 def shares_of(targets: Csr) -> Doubles:

@@ -66,6 +66,7 @@ RUNS = [
     pytest.param("quality.precision", str, id="precision"),
     pytest.param("importing", lacks_pandas, id="importing"),
     pytest.param("images", lacks(IMAGES_FOLDER), id="images"),
+    pytest.param("images.logistic", str, id="images_logistic"),
     pytest.param("serve", lacks_services, id="serve"),
     pytest.param("onnx", str, id="onnx"),
     pytest.param("recommend", lacks(IMPLICIT_FOLDER), id="recommend"),

@@ -88,10 +88,8 @@ def test_several_targets_share_the_weight_of_their_example_and_one_without_any_h
 def test_the_gradient_is_that_of_the_loss():
     values, answers = pictures(examples=20, width=6)
     history, random = of_classes(values, answers), np.random.default_rng(2)
-    objective = logistic.Objective(
-        history.inputs, history.bought, everybody(history), logistic.mean_of(history.inputs, everybody(history)), 3.0
-    )
     x = as_networks_read(values) - as_networks_read(values).mean(axis=0)
+    objective = logistic.Objective(x.astype(np.float32).__getitem__, history.bought, 3.0)
     at = random.normal(size=7 * CLASSES)
 
     def loss(parameters):
@@ -111,8 +109,18 @@ def test_blocks_change_nothing_but_rounding(monkeypatch):
     history = of_classes(*pictures())
     whole = fitted(history, 10.0)
     monkeypatch.setattr(logistic, "BLOCK", 7 * (50 + CLASSES))
-    assert len(list(logistic.blocks_of(everybody(history), 50 + CLASSES))) == 13
+    assert len(list(logistic.blocks_of(90, 50 + CLASSES))) == 13
     assert fitted(history, 10.0).weights == pytest.approx(whole.weights, abs=1e-3 * float(abs(whole.weights).max()))
+
+
+def test_inputs_that_are_not_kept_as_floats_give_the_same_bits(monkeypatch):
+    history = of_classes(*pictures())
+    kept = fitted(history, 10.0)
+    monkeypatch.setattr(logistic, "FEW", 90 * 50 - 1)
+    made = []
+    monkeypatch.setattr(logistic, "less", lambda *some, less=logistic.less: made.append(1) or less(*some))
+    assert fitted(history, 10.0).weights.tobytes() == kept.weights.tobytes()
+    assert len(made) > 5  # in each step
 
 
 def test_a_class_that_no_example_has_is_unlikely_and_nothing_is_infinite():
@@ -154,10 +162,13 @@ def test_memory_grows_with_inputs_times_classes_and_is_never_more_than_said():
     tracemalloc.stop()
     needed = logistic.bytes_needed(Size(200, 40, 200, 700), logistic.DEFAULTS)
     assert needed / 3 < peak <= needed
-    # 307,300 weights and intercepts, of which L-BFGS keeps ten steps; a block; the examples' numbers.
-    assert logistic.bytes_needed(Size(10_000, 100, 10_000, 3072), logistic.DEFAULTS) == 8 * 38 * 307_300 + (
-        40 * 2**18 + 24 * 10_000 + 2**20
+    # 307,300 weights and intercepts, of which L-BFGS keeps ten steps; a block; what is known of the examples.
+    of_steps, block = 8 * 38 * 307_300, 40 * 2**18
+    assert logistic.bytes_needed(Size(10_000, 100, 10_000, 3072), logistic.DEFAULTS) == (
+        of_steps + block + 44 * 10_000 + 2**20
     )
+    few = logistic.bytes_needed(Size(5_000, 100, 10_000, 3072), logistic.DEFAULTS)
+    assert few == of_steps + block + 4 * 5_000 * 3072 + 12 * 10_000 + 32 * 5_000 + 2**20  # which are kept as floats
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8", "float32", "float64", "int32"])
