@@ -64,8 +64,12 @@ def _size_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Size:
 
 def size_of(summaries: Iterable[DataSummary]) -> Size:
     """Return the size of some files together for families; those of several imports may share all items."""
+    summaries = list(summaries)
     sets = [next((one for one in summary.sets if "sparse" in one.kind), summary.sets[0]) for summary in summaries]
-    return Size(sum(one.examples for one in sets), max(one.width for one in sets), sum(one.nonzeros for one in sets))
+    inputs = max((one.width for summary in summaries for one in summary.sets if "dense" in one.kind), default=0)
+    return Size(
+        sum(one.examples for one in sets), max(one.width for one in sets), sum(one.nonzeros for one in sets), inputs
+    )
 
 
 def _first_by_family(region: Region) -> dict[str, list[Point]]:

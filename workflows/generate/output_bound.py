@@ -18,7 +18,9 @@ from nnlib.epoch_log import LONGEST_LOG
 from nnlib.inspection.output_bound import bound_network, bound_recipe
 from nnlib.spec.network import SpecError, parse_network, read_json, substitute
 from regiondag.config.memory_check import largest_point, size_of
-from regiondag.study.families import FAMILY, NETWORK, POPULARITY, PROGRAM, recipe_at
+from regiondag.generate.floor import find_floor
+from regiondag.run.trial_recipes import USUAL_FLOOR
+from regiondag.study.families import FAMILY, NETWORK, PROGRAM, recipe_at
 from regiondag.study.model import Config, JobRequest, Region
 from regiondag.study.space import Choice, Point, largest_value
 from regiondag.trainers.trainer import trainer_of
@@ -46,7 +48,8 @@ def bound_region(
     whole = size_of(data.values())
     recipes = [*_recipes(region, [*region.first, *first]), *office]
     bounds = [bound_recipe(one, whole) for one in recipes if one.family not in (NETWORK, PROGRAM)]
-    models: list[int | None] = [bound_recipe(Recipe(POPULARITY), whole), *bounds]  # the floor; a blend has all others
+    floor = find_floor(region, data) or USUAL_FLOOR
+    models: list[int | None] = [bound_recipe(floor, whole), *bounds]  # a blend has all others
     if region.network is not None:
         found = _bound_network(region.network, region, data)
         models += [None] if found is None else found
@@ -65,6 +68,10 @@ class Bounds:
     summaries: Mapping[Path, DataSummary]
     found: dict[str, int | None] = field(default_factory=dict)  # by slug
 
+    def of(self, region: Region, merged: Mapping[Path, DataSummary]) -> Mapping[Path, DataSummary]:
+        """Return what a region's files hold, as far as that is known."""
+        return merged or {file: self.summaries[file] for file in region.data.values() if file in self.summaries}
+
     def bind(
         self,
         region: Region,
@@ -77,7 +84,7 @@ class Bounds:
         `merged` are files that were made of those of other regions. A region that is served learns from what that
         learns from which serves it, and comes after it.
         """
-        data = merged or {file: self.summaries[file] for file in region.data.values() if file in self.summaries}
+        data = self.of(region, merged)
         if region.served_by:
             self.found[region.slug] = self.found.get(region.served_by)
         elif not merged and len(data) < len(set(region.data.values())):

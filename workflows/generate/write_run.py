@@ -23,6 +23,7 @@ from regiondag.condor.quoting import check_path, is_path
 from regiondag.condor.versions import Version, show_version
 from regiondag.errors import RegiondagError
 from regiondag.generate.bundle import archives_of, pack_manager, pack_worker
+from regiondag.generate.floor import find_floor
 from regiondag.generate.item_names import find_items
 from regiondag.generate.output_bound import Bounds
 from regiondag.generate.plan import Plan, build_plan
@@ -191,6 +192,7 @@ class _Writer:
         window = None if region.served_by else _first_day(folder.data("valid"))
         first = _first_points(region, incumbent, own)
         first = first if window is not None else drop_repeated(first)
+        floor = find_floor(region, self.bounds.of(region, merged))
         region = self.bounds.bind(region, merged, first, [recipe, *own.values()])
         spec = spec_of(self.plan.config.name, region, inside, position, first, shape, recipe, self.plan.config)
         spec = replace(
@@ -198,6 +200,7 @@ class _Writer:
             rows={part: self._by_region(rows[part]) for part in rows if part in ASKED},
             own=own,
             window=window,
+            floor=floor,
             run_id=make_run_id(self.run.path, self.created, region.slug),
         )
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")

@@ -20,6 +20,7 @@ from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.region_spec import RegionSpec
 from regiondag.run.trial_recipes import FLOOR, USUAL_FLOOR, best_by_family, incumbent_trial, name_trial
 from regiondag.study.families import POPULARITY, name_floor
+from regiondag.study.model import ALL
 
 if TYPE_CHECKING:
     from regiondag.champions.choose import Decision, Rule
@@ -51,10 +52,11 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
             popular = trials[floor]
         decision = _choose_by_customers(spec, scores, names[best], standing, floor)
     known = {FLOOR: best, **trials}
-    doubts = doubt_ranges(decision.candidate, history.proposals[known[decision.candidate]].point, spec.search.space)
+    winner = known[decision.candidate]
+    doubts = doubt_ranges(names[winner], history.proposals[winner].point, spec.search.space)
     decisions = {"floor": popular, "common": decision_to_raw(decision, known), "regions": {}}
     write_decisions(folder, {**decisions, "cautions": [f"{spec.name}: {doubt.text}" for doubt in doubts]})
-    return known[decision.candidate]
+    return winner
 
 
 def _choose_by_customers(spec: RegionSpec, scores: Scores, best: str, standing: str | None, floor: str) -> Decision:
@@ -130,8 +132,8 @@ def _read_scores(folder: RegionFolder, spec: RegionSpec, trials: Mapping[str, in
     }
     rows = {name: values[0, 0] for name, values in found.items()}
     first = next(iter(found.values()))
-    # Where validation data cannot be learned from in the end, no floor could be fitted to serve.
-    if popular is None and len(first) > 1 and spec.final_parts[0] == "final":
+    # Where the end is learned from two files, no floor could be fitted to serve.
+    if popular is None and len(first) > 1 and len(set(spec.final_parts) - {ALL}) == 1:
         rows[FLOOR] = first[1, 0]
     counts = {len(row) for row in rows.values()}
     if len(counts) > 1:

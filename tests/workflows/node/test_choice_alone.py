@@ -148,6 +148,17 @@ def test_a_doubt_says_logistic_regression_too(of_pictures):
     assert ": against logistic regression +0.3900 on validation (12 customers), -0.2500 on test (12);" in doubt
 
 
+def test_a_range_that_is_doubted_is_the_network_s_where_the_floor_serves(folder):
+    play(folder, [0.1, 0.4, 0.3, 0.2], floor=0.5)
+    search = json.loads(folder.spec.read_text())["search"]
+    [hidden] = [parameter for parameter in search["space"] if parameter["name"] == "hidden"]
+    hidden |= {"int": [2, 10**6], "log": False}  # so that all that was tried is at the lower end
+    change(folder, search=search)
+    finish(folder, floor=0.6)
+    [doubt] = [text for text in read_decisions(folder)["cautions"] if "range" in text]
+    assert doubt.startswith("Germany: network, hidden ") and " (trial 1): hidden = " in doubt
+
+
 def test_a_region_leaves_popularity_only_for_what_is_surely_better(study_file, tmp_path, folder):
     play(folder, [0.1, 0.4, 0.3, 0.2], floor=0.5)
     finish(folder)

@@ -13,7 +13,7 @@ from nnlib.spec.geometry import is_computed
 from nnlib.spec.sizes import fit_data, refuse_data, resolve_sizes
 from nnlib.spec.types import LayerKind, NetworkSpec
 from regiondag.study.model import Region
-from regiondag.study.space import Choice, list_extreme_values
+from regiondag.study.space import Choice, Space, list_extreme_values
 
 if TYPE_CHECKING:
     from nnlib.data.file import DataSummary
@@ -25,9 +25,7 @@ def find_misfits(region: Region, summaries: Mapping[Path, DataSummary]) -> Itera
     if region.network is None:
         yield from _without_purchases(region, summaries)
         return
-    raw = spec.read_json(region.network)
-    values = {parameter.name: list_extreme_values(parameter)[0] for parameter in region.search.space}
-    network = spec.parse_network(spec.substitute(raw, values), region.network.name)
+    network = read_network(region.network, region.search.space)
     for layer in (network.layers[0], network.layers[-1]):
         expected, source = layer.units, f"layer {layer.name!r} of {region.network.name}"
         for file in region.data.values():
@@ -54,6 +52,12 @@ def find_misfits(region: Region, summaries: Mapping[Path, DataSummary]) -> Itera
         wrong |= set(_uncut(region, resolved)) - told
         told |= wrong
         yield from (f"region {region.name!r}: {region.network.name}: {text}" for text in sorted(wrong))
+
+
+def read_network(file: Path, space: Space) -> NetworkSpec:
+    """Return a network as it is at one end of the space; SpecError where it is none."""
+    values = {parameter.name: list_extreme_values(parameter)[0] for parameter in space}
+    return spec.parse_network(spec.substitute(spec.read_json(file), values), file.name)
 
 
 def _uncut(region: Region, network: NetworkSpec) -> Iterator[str]:
