@@ -48,6 +48,27 @@ def test_what_trainings_start_from_does_not_know_the_days_that_they_are_asked_ab
         check_data(load_config(study))
 
 
+@pytest.mark.parametrize(
+    "families", ["[knn, ease]", "[network, knn, ease, blend]", "[network]", "[popularity, network]"]
+)
+def test_families_that_learn_from_histories_are_refused_where_inputs_are_dense(tmp_path, families):
+    study = write_study(tmp_path, f"{STUDY}families: {families}\n")
+    for path in (tmp_path / "data").glob("*.nc"):
+        pixels, classes = Dense(np.zeros((5, 40), np.uint8)), from_rows([[n % 2] for n in range(5)], 40)
+        write_data(path, Data((DataSet("input", pixels), DataSet("output", classes))))
+    if "knn" not in families:
+        check_data(load_config(study))
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_data(load_config(study))
+    told = [one for one in caught.value.problems if "is dense" in one]
+    words = "data set 'input' is dense, so that there are no histories to learn from, as knn, ease would; legal: "
+    assert told == [
+        f"region {name!r}: {tmp_path}/data/{stem}.train.nc: {words}families: [network]"
+        for name, stem in (("United Kingdom", "uk"), ("Germany", "germany"))
+    ]
+
+
 def write_images(folder, dimensions=(4, 3, 2)):
     """Write a study of two regions whose examples are images of two classes."""
     study = write_study(folder)

@@ -12,6 +12,7 @@ from nnlib.spec import network as spec
 from nnlib.spec.geometry import is_computed
 from nnlib.spec.sizes import fit_data, refuse_data, resolve_sizes
 from nnlib.spec.types import LayerKind, NetworkSpec
+from regiondag.study.families import FAMILY, NETWORK, POPULARITY
 from regiondag.study.model import Region
 from regiondag.study.space import Choice, Space, list_extreme_values
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def find_misfits(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
     """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
     yield from _starts_that_know(region, summaries)
+    yield from _without_histories(region, summaries)
     if region.network is None:
         yield from _without_purchases(region, summaries)
         return
@@ -115,6 +117,19 @@ def _starts_that_know(region: Region, summaries: Mapping[Path, DataSummary]) -> 
             f"are judged, those from {first} on, and could be compared with nothing; legal for data with days: random, "
             "pooled"
         )
+
+
+def _without_histories(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
+    """Yield which families learn from what customers had before, where dense inputs are there in its place."""
+    searched = [one.options for one in region.search.space if isinstance(one, Choice) and one.name == FAMILY]
+    learning = [str(name) for options in searched for name in options if name not in (POPULARITY, NETWORK)]
+    for file in region.data.values() if learning else ():
+        if any(one.name == "input" and one.kind.startswith("dense") for one in summaries[file].sets):
+            yield (
+                f"region {region.name!r}: {file}: data set 'input' is dense, so that there are no histories to "
+                f"learn from, as {', '.join(learning)} would; legal: families: [network]"
+            )
+            return
 
 
 def _without_purchases(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
