@@ -302,6 +302,8 @@ def test_a_recipe_told_by_dense_inputs_is_measured_beside_others_and_fitted_on_a
     one, metric = Recipe("logistic", {"l2": 1.0}), Metric("p@1")
     result = run_recipe(trial(one, metric=metric), tmp_path)
     assert result.value == pytest.approx(by_hand(one, "train", "valid").mean(dtype=float)) and result.value > 0.6
+    often = run_recipe(trial(POPULARITY, metric=metric), tmp_path)
+    assert often.value == pytest.approx(by_hand(POPULARITY, "train", "valid").mean(dtype=float)) and often.value < 0.6
     more = {"compare": {"floor": POPULARITY}, "metric": metric}
     final = run_recipe(trial(one, Role.FINAL, **more), tmp_path)
     assert final.value == pytest.approx(by_hand(one, "final", "test").mean(dtype=float))

@@ -48,25 +48,40 @@ def test_what_trainings_start_from_does_not_know_the_days_that_they_are_asked_ab
         check_data(load_config(study))
 
 
-@pytest.mark.parametrize(
-    "families", ["[knn, ease]", "[network, knn, ease, blend]", "[network]", "[popularity, network]"]
-)
-def test_families_that_learn_from_histories_are_refused_where_inputs_are_dense(tmp_path, families):
-    study = write_study(tmp_path, f"{STUDY}families: {families}\n")
-    for path in (tmp_path / "data").glob("*.nc"):
+def load_told_by_inputs(folder, study):
+    """A study whose regions have dense inputs and classes."""
+    written = write_study(folder, study)
+    for path in (folder / "data").glob("*.nc"):
         pixels, classes = Dense(np.zeros((5, 40), np.uint8)), from_rows([[n % 2] for n in range(5)], 40)
         write_data(path, Data((DataSet("input", pixels), DataSet("output", classes))))
-    if "knn" not in families:
-        check_data(load_config(study))
-        return
+    return load_config(written)
+
+
+NO_HISTORY = "data set 'input' is dense, so that there are no histories to learn from, as knn, ease would; legal: "
+
+
+def test_families_that_learn_from_histories_are_refused_where_inputs_are_dense(tmp_path):
+    config = load_told_by_inputs(tmp_path, f"{STUDY}families: [network, knn, ease, blend]\n")
     with pytest.raises(ConfigError) as caught:
-        check_data(load_config(study))
-    told = [one for one in caught.value.problems if "is dense" in one]
-    words = "data set 'input' is dense, so that there are no histories to learn from, as knn, ease would; legal: "
-    assert told == [
-        f"region {name!r}: {tmp_path}/data/{stem}.train.nc: {words}families: [network]"
+        check_data(config)
+    assert [one for one in caught.value.problems if "is dense" in one] == [
+        f"region {name!r}: {tmp_path}/data/{stem}.train.nc: {NO_HISTORY}families: [network]"
         for name, stem in (("United Kingdom", "uk"), ("Germany", "germany"))
     ]
+
+
+@pytest.mark.parametrize("scope", ["region", "all"])
+def test_they_are_refused_without_a_network_too_and_where_they_learn_of_all_regions(tmp_path, scope):
+    study = f"study: tiny\nregions: {{from: data/*.nc}}\nfamilies: [knn, ease]\nsearch: {{rounds: 1, scope: {scope}}}\n"
+    with pytest.raises(ConfigError) as caught:
+        check_data(load_told_by_inputs(tmp_path, study))
+    told = [one for one in caught.value.problems if NO_HISTORY in one]
+    assert [one.partition(":")[0] for one in told] == ["region 'germany'", "region 'uk'"]
+
+
+@pytest.mark.parametrize("families", ["[network]", "[popularity, network]"])
+def test_families_that_can_be_fitted_to_classes_are_not(tmp_path, families):
+    assert check_data(load_told_by_inputs(tmp_path, f"{STUDY}families: {families}\n"))
 
 
 def write_images(folder, dimensions=(4, 3, 2)):
