@@ -30,9 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     for note in checked.notes:
         print(note, file=sys.stderr)
     if arguments.explain:
+        from regiondag.generate.floor import describe_floors
         from regiondag.generate.output_bound import describe_bounds
 
-        print(describe_bounds(config, files), file=sys.stderr)
+        for text in filter(None, (describe_bounds(config, files), describe_floors(config, files))):
+            print(text, file=sys.stderr)
     trials = sum(region.search.trials for region in config.regions)
     print(f"{arguments.study}: {len(config.regions)} regions, {trials} trials, {len(files)} data files: all good")
     return 0

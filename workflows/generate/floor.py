@@ -16,13 +16,14 @@ from nnlib.families.legal import complete_recipe
 from nnlib.spec.network import SpecError
 from nnlib.spec.types import LayerKind, NetworkSpec
 from regiondag.config.memory_check import size_of
-from regiondag.study.families import LOGISTIC
-from regiondag.study.model import Region
+from regiondag.study.families import LOGISTIC, name_floor
+from regiondag.study.model import Config, Region
 from regiondag.trainers.networks.data import read_network
+from regiondag.util.text import list_some
 
 INPUT, OUTPUT = "input", "output"
-# Of examples x inputs x (classes + BESIDE): about a minute of a hundred steps. A step took .06 to .11 ns of each on a
-# core of a Zen 4 (2 to 200 classes); 50,000 pictures of 32x32x3 in ten classes took 18 to 41 steps, 6 to 13 s.
+# Of examples x inputs x (classes + BESIDE): about a minute of a hundred steps. A step took .06 to .12 ns of each on a
+# core of a Zen 4 (2 to 200 classes); 50,000 pictures of 32x32x3 in ten classes took 11 to 32 steps, 4 to 11 s.
 MOST_WORK, BESIDE = 6e9, 10
 SHARE = 0.5  # of a job's memory, which its network needs, too
 
@@ -45,6 +46,13 @@ def find_floor(region: Region, data: Mapping[Path, DataSummary]) -> Recipe | Non
         return None
     job = min(region.job.memory, region.final.memory if region.final else region.job.memory)
     return recipe if all(_is_quick(*sets, recipe, SHARE * job) for sets in found if sets) else None
+
+
+def describe_floors(config: Config, summaries: Mapping[Path, DataSummary]) -> str:
+    """Return in words which regions with data of their own have logistic regression to beat; nothing where none has."""
+    regions = (region for region in config.regions if region.data)
+    names = [one.name for one in regions if find_floor(one, {file: summaries[file] for file in one.data.values()})]
+    return f"{name_floor(Recipe(LOGISTIC))} is what networks have to beat in: {list_some(names)}" if names else ""
 
 
 def _find_sets(network: NetworkSpec, summary: DataSummary) -> tuple[SetSummary, SetSummary] | None:

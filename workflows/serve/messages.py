@@ -136,7 +136,7 @@ class Regions:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A metric on the test window: the mean over customers with its 95 % interval, and what recent popularity has."""
+    """A metric on the test window: the mean over customers with its 95 % interval, and what bestsellers have."""
 
     value: float | None
     low: float | None

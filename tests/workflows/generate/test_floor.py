@@ -13,6 +13,7 @@ from nnlib.data.file import DataSummary, SetSummary, check_data_file, write_data
 from nnlib.data.read_events import read_events
 from nnlib.data.rows import Dense, from_rows
 from nnlib.data.sets import Data, DataSet
+from regiondag.cli import main
 from regiondag.config.load import load_config
 from regiondag.generate.floor import MOST_WORK, find_floor
 from regiondag.generate.output_bound import bound_region
@@ -100,6 +101,19 @@ def test_the_data_sets_are_those_that_a_job_fits_it_to(tmp_path, sets, reads, ex
     assert find_floor(region, {file: check_data_file(file)}) == expected
     taken = read_events(file, inputs=True)
     assert expected is None or (taken.inputs is not None and taken.bought.width == 3)
+
+
+def test_validate_names_the_regions(tmp_path, capsys):
+    region = region_of(tmp_path)
+    for part, file in region.data.items():
+        count = {"train": 8, "valid": 6}.get(part, 9)
+        rows = Dense(np.eye(count, 12, dtype="u1")), from_rows([[n % 3] for n in range(count)], 3)
+        write_data(file, Data(tuple(DataSet(name, one) for name, one in zip(("input", "output"), rows, strict=True))))
+    assert main(["validate", str(tmp_path / "study.yaml"), "--explain"]) == 0
+    assert "logistic regression is what networks have to beat in: United Kingdom\n" in capsys.readouterr().err
+    write_study(tmp_path)
+    assert main(["validate", str(tmp_path / "study.yaml"), "--explain"]) == 0
+    assert "logistic" not in capsys.readouterr().err
 
 
 def test_a_job_may_bring_its_model(tmp_path):
