@@ -258,6 +258,7 @@ def test_a_comparison_is_printed_from_kept_runs(tmp_path, monkeypatch, capsys):
     workload = "regret as a part of the peer's: bayes (peer: random), rounds, 28 trials"
     assert [(row["workload"], row["peer"]) for row in found["rows"]] == [(workload, 1.0)]
     assert found["notes"][workload].startswith("1 pairs, 1 won, 0 lost; 90 % of the ratio: ")
+    assert list(found["by_problem"][workload]) == [name] and found["by_problem"][workload][name] < 1
     assert found["tables"]["rounds, 28 trials"]["classes beside random"][1][-1].startswith(name)
     assert found["tuners"]["bayes"] == methods()["bayes"].version
 

@@ -97,18 +97,36 @@ def test_the_tuners_figures_are_those_of_the_results_files():
 
 def test_the_tuners_figures_are_of_the_rows_that_they_name():
     """Made up: each figure differs, so that none can stand in another's place."""
-    text = tuner.render_tuner({tuner.PUBLIC: _tuner_results(0.1, 4), tuner.HELD_OUT: _tuner_results(0.5, 2)})
-    first, second = (part.splitlines() for part in text.split("\n\n") if part.startswith("|"))
+    known = {tuner.PUBLIC: _tuner_results(0.1, 4), tuner.HELD_OUT: _tuner_results(0.5, 2), tuner.VARIANTS: _variants()}
+    text = tuner.render_tuner(known)
+    first, second, third = (part.splitlines() for part in text.split("\n\n") if part.startswith("|"))
     assert first[2].endswith("| .50 (.51 to .52) | .55 (.56 to .57) |") and first[2].startswith("| 2 held out")
     assert first[3].endswith("| .10 (.11 to .12) | .15 (.16 to .17) |") and first[3].startswith("| 4 for development")
     assert first[4] == "| of these 3 with categories | .28 (.20 to 1.30) | .60 (.50 to .70) |"
     assert first[-1] == "| all 4, in lanes, 5 seeds | .20 (.21 to .22) | .25 (.26 to .27) |"
     assert second[2:] == ["| SMAC3 | 2 | 8 | .40 (.41 to .42) | .45 (.46 to .47) |"]
+    assert len(third) == 2 + len(tuner.TRIED)
+    assert third[3].startswith("| one proposal in four by the ratio of two Parzen densities | 2 | 41 | ")
+    assert third[3].endswith(" | 1.01 (1.11 to 1.21) | 1.04 (1.14 to 1.24) | .91 (.81 to .93) | .94 (.84 to .96) |")
     words = " ".join(text.split())
     assert "After 120 trials (3 seeds) it is .18 (.19 to .20)." in words
     assert "the 4 have .70 (.60 to .80) and .70 (.60 to .80)." in words
     assert "Of all 3 tuners, by the 2 seeds that all of them ran, its mean rank is 1.2 after 28 trials" in words
     assert "and 1.2 after 60, the best of the others' 1.9 and 1.9." in words
+
+
+def _variants():
+    rows, notes, by_problem = [], {}, {}
+    for place, name in enumerate(tuner.TRIED):
+        for mark, ours in ((28, 1 + 0.01 * place), (60, 1.03 + 0.01 * place)):
+            workload = f"regret as a part of the peer's: {name} (peer: bayes), rounds, {mark} trials"
+            rows.append({"workload": workload, "ours": ours, "peer": 1.0})
+            notes[workload] = (
+                f"{40 + place} pairs, 1 won, 1 lost; 90 % of the ratio: {ours + 0.1:.2f} to {ours + 0.2:.2f}; with "
+                f"floors ten times as high {ours - 0.1:.2f} ({ours - 0.2:.2f} to {ours - 0.08:.2f}); claim: less; worst"
+            )
+            by_problem[workload] = {"a": 1.0, "b": 1.0}
+    return {"rows": rows, "notes": notes, "by_problem": by_problem}
 
 
 def _tuner_results(ratio, problems):

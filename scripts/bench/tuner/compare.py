@@ -172,17 +172,19 @@ def results(
     bench: str, grounds: Mapping[str, Ground], versions: Mapping[str, str], against: Sequence[str]
 ) -> dict[str, object]:
     """Return in the form of a benchmark's results how each tuner but random search stands beside each peer."""
-    rows = []
+    rows, by_problem = [], {}
     for (title, found), tuner, peer in product(grounds.items(), versions, against):
         beside = compare(found, tuner, peer) if tuner not in (peer, RANDOM) else None
         if beside:
             name = f"regret as a part of the peer's: {tuner} (peer: {peer}), {title}"
             rows.append(Row(name, beside.ratios[0].value, 1.0, "", note=beside.describe()))
+            by_problem[name] = {where: round(ratio, 3) for where, ratio in beside.by_problem.items()}
     return {
         **to_json(bench, rows),
         "tuners": dict(versions),
         "seeds": {title: _count_seeds(found) for title, found in grounds.items()},
         "notes": {row.workload: row.note for row in rows},
+        "by_problem": by_problem,
         "tables": {title: tables(found, list(versions), against) for title, found in grounds.items()},
     }
 
