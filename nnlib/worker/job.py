@@ -34,7 +34,7 @@ from nnlib.data.stream import open_data
 from nnlib.devices import choose_device, precision_note
 from nnlib.engines import Backend
 from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
-from nnlib.errors import NnlibError
+from nnlib.errors import DivergedError, NnlibError
 from nnlib.families.fit import reads_inputs
 from nnlib.model.batches import WEIGHTS, generator_for
 from nnlib.model.examples import resolve
@@ -221,7 +221,11 @@ def _measure_others(trial: Trial, folder: Path, ruler: Validator, names: tuple[s
         rivals = read_rivals(train, folder / held_out_file(trial), ruler.ranked, inputs)
     if rivals is None:
         return {}
-    return {name: rivals.measure(recipe, names, ruler.each) for name, recipe in sorted(recipes.items())}
+    try:
+        return {name: rivals.measure(recipe, names, ruler.each) for name, recipe in sorted(recipes.items())}
+    except DivergedError as error:  # which says nothing of the network
+        print(f"nnlib: the network is compared with nothing: {error}", file=sys.stderr)
+        return {}
 
 
 def _write_models(trial: Trial, folder: Path, model: Model, result: Result) -> Result:

@@ -391,7 +391,7 @@ OF_PICTURES = {"network": TELLS, "hyperparameters": {}, "metric": Metric("p@1")}
 SIGNS = tuple(f"sign{n}" for n in range(3))
 
 
-def with_pictures(trial, days=("train.nc", "held.nc"), named="input"):
+def with_pictures(trial, days=("train.nc", "held.nc"), named="input", scale=np.uint8(1)):
     """Write the trial's files anew: bytes, and in most a place is bright that tells the class."""
     for seed, name in enumerate(days):
         random = np.random.default_rng(seed)
@@ -399,7 +399,7 @@ def with_pictures(trial, days=("train.nc", "held.nc"), named="input"):
         values = random.integers(0, 170, (60, 8), np.uint8)
         values[np.arange(60), answers] += 80
         rows = from_rows([[int(answer)] for answer in answers], 3)
-        write_data(trial.parent / name, Data((DataSet(named, Dense(values)), DataSet("output", rows, SIGNS))))
+        write_data(trial.parent / name, Data((DataSet(named, Dense(values * scale)), DataSet("output", rows, SIGNS))))
     return trial
 
 
@@ -443,6 +443,17 @@ def test_the_final_training_on_dense_inputs_writes_its_floor_fitted_on_all_days(
 def test_a_floor_of_inputs_on_data_without_any_is_wrong_input(make_trial):
     with pytest.raises(NnlibError, match=r"^logistic: these data have no dense inputs, legal: data with a dense"):
         run(make_trial(compare={"floor": LOGISTIC}))
+
+
+@pytest.mark.parametrize("role", [Role.TUNE, Role.FINAL])
+def test_a_floor_that_diverges_is_left_out_and_the_network_is_not(make_trial, capsys, role):
+    compare = {"floor": LOGISTIC} if role is Role.TUNE else {"floor": LOGISTIC, "bestsellers": FLOOR}
+    train = TrainSettings(epochs=1, batch=20, learning_rate=1e-37)
+    trial = with_pictures(make_trial(role=role, compare=compare, train=train, **OF_PICTURES), scale=np.float32(1e25))
+    result = run(trial)
+    assert result.status is Status.OK and result.compared == {} and not result.floor
+    assert scores_of(trial).shape == (1, 3, 60)
+    assert "compared with nothing: logistic: no step makes the loss less" in capsys.readouterr().err
 
 
 def test_a_floor_is_the_same_on_any_number_of_threads(make_trial):
