@@ -391,7 +391,7 @@ OF_PICTURES = {"network": TELLS, "hyperparameters": {}, "metric": Metric("p@1")}
 SIGNS = tuple(f"sign{n}" for n in range(3))
 
 
-def with_pictures(trial, days=("train.nc", "held.nc"), named="input", scale=np.uint8(1)):
+def with_pictures(trial, days=("train.nc", "held.nc"), named="input", scale=None):
     """Write the trial's files anew: bytes, and in most a place is bright that tells the class."""
     for seed, name in enumerate(days):
         random = np.random.default_rng(seed)
@@ -399,7 +399,10 @@ def with_pictures(trial, days=("train.nc", "held.nc"), named="input", scale=np.u
         values = random.integers(0, 170, (60, 8), np.uint8)
         values[np.arange(60), answers] += 80
         rows = from_rows([[int(answer)] for answer in answers], 3)
-        write_data(trial.parent / name, Data((DataSet(named, Dense(values * scale)), DataSet("output", rows, SIGNS))))
+        write_data(
+            trial.parent / name,
+            Data((DataSet(named, Dense(values if scale is None else values * scale)), DataSet("output", rows, SIGNS))),
+        )
     return trial
 
 
