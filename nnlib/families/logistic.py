@@ -26,6 +26,7 @@ from nnlib.data.rows import Csr, Dense
 from nnlib.errors import DivergedError, NnlibError
 from nnlib.families.family import Arrays, Size, Value
 from nnlib.families.packing import WEIGHTS_OF_INPUTS, WIDTH, take, take_width
+from nnlib.ops.activations import softmax
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import workers
 
@@ -57,10 +58,7 @@ class Logistic:
         # A product for each row, whose bits then do not depend on the others.
         scores = np.matmul(x[:, None], self.weights)[:, 0]
         scores += self.intercepts
-        scores -= scores.max(axis=1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=1, keepdims=True)
-        return np.asarray(scores)
+        return softmax(scores)
 
     def arrays(self) -> Arrays:
         """Return the weights, the intercepts and the number of classes."""

@@ -49,9 +49,7 @@ def activate(layer: Layer, z: Floats) -> Floats:
     elif kind is Activation.SOFTSIGN:
         z /= 1 + np.abs(z)
     elif kind is Activation.SOFTMAX:
-        z -= z.max(axis=1, keepdims=True)
-        np.exp(z, out=z)
-        z /= z.sum(axis=1, keepdims=True)
+        softmax(z)
     elif kind in (Activation.RELU_MAX, Activation.LINEAR_MAX):
         z /= rowwise_sum(layer, z)
         if kind is Activation.RELU_MAX:
@@ -65,6 +63,14 @@ def sigmoid(z: Floats) -> Floats:
     np.exp(z, out=z)
     z += 1
     np.reciprocal(z, out=z)
+    return z
+
+
+def softmax(z: Floats) -> Floats:
+    """Turn each row of z (b, n) into e^z / sum e^z, in place, and return it."""
+    z -= z.max(axis=1, keepdims=True)
+    np.exp(z, out=z)
+    z /= z.sum(axis=1, keepdims=True)
     return z
 
 
