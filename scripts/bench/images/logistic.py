@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nnlib.contract import Recipe
-from nnlib.data.events import Events, Window
 from nnlib.data.read_events import read_events, read_window
 from nnlib.families import logistic
 from nnlib.families.fit import fit_recipe
@@ -93,7 +92,7 @@ class Logistic(Bench[Sizes]):
             history = read_events(pictures.file(city, "train"), inputs=True)
             windows = [read_window(pictures.file(city, part), inputs=True) for part in PARTS]
             models = [fit_recipe(Recipe("logistic", {"l2": penalty}), history) for penalty in PENALTIES]
-            found.append([[_share(model.scores, window) for model in models] for window in windows])
+            found.append([[quality.share_of(model, window) for model in models] for window in windows])
         return np.asarray(np.mean(found, axis=0))
 
     def _times(self, city: str, penalty: float) -> tuple[int, float, float]:
@@ -109,12 +108,6 @@ class Logistic(Bench[Sizes]):
             turns = [[_time(way) for way in ways] for _ in range(self.sizes.turns)]
         ours, others = zip(*turns, strict=True)
         return history.customers, median(ours), median(others)
-
-
-def _share(scores: Callable[[Events, NDArray[np.int64]], NDArray[np.float32]], window: Window) -> float:
-    """Return the share of a window's pictures whose class is named first."""
-    named = scores(window.asked, np.arange(window.asked.customers)).argmax(axis=1)
-    return float(np.mean(named == window.wanted.indices))
 
 
 def _time(way: Callable[[], object]) -> float:

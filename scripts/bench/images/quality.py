@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 import nnlib
 from nnlib.cli import main as nnlib_main
 from nnlib.contract import Recipe
+from nnlib.data.events import Window
 from nnlib.data.file import read_data
-from nnlib.data.read_events import read_asked, read_events
+from nnlib.data.read_events import read_events, read_window
 from nnlib.data.rows import Csr, Dense
-from nnlib.families.fit import fit_recipe
-from nnlib.prediction.match_items import match_history
+from nnlib.families.fit import RecipeModel, fit_recipe
 from nnlib.spec.network import read_json
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
@@ -136,9 +136,7 @@ class Pictures:
     def floor(self, city: str) -> float:
         """Return the share that the floor of such regions names, fitted to the city's pixels as its jobs do."""
         model = fit_recipe(Recipe("logistic"), read_events(self.file(city, "train"), inputs=True))
-        asked = match_history(read_asked(self.file(city, "test"), inputs=True), model.items)
-        scores = model.scores(asked, np.arange(asked.customers))
-        return float(np.mean(scores.argmax(axis=1) == self.pixels(city, "test")[1]))
+        return share_of(model, read_window(self.file(city, "test"), inputs=True))
 
     def regression(self, city: str) -> float:
         """Return the share that logistic regression names, trained on the city's pixels."""
@@ -147,6 +145,12 @@ class Pictures:
         (x, y), valid, test = (self.pixels(city, part) for part in ("train", "valid", "test"))
         fitted = [LogisticRegression(C=c, max_iter=1000).fit(x, y) for c in INVERSES]
         return float(max(fitted, key=lambda model: model.score(*valid)).score(*test))
+
+
+def share_of(model: RecipeModel, window: Window) -> float:
+    """Return the share of a window's pictures whose class a fitted recipe names first."""
+    named = model.scores(window.asked, np.arange(window.asked.customers)).argmax(axis=1)
+    return float(np.mean(named == window.wanted.indices))
 
 
 def _run(*words: str) -> None:
