@@ -36,6 +36,8 @@ def find_floor(region: Region, data: Mapping[Path, DataSummary]) -> Recipe | Non
     """
     if region.network is None or region.search.of_families or region.metric.minimize or not data:
         return None
+    if not all(any(_is_dense(one) for one in summary.sets) for summary in data.values()):
+        return None  # as most are: their network need not be read
     recipe = Recipe(LOGISTIC)
     try:
         network = read_network(region.network, region.search.space)
@@ -67,8 +69,12 @@ def _find_sets(network: NetworkSpec, summary: DataSummary) -> tuple[SetSummary, 
         return None
     inputs, targets = found
     named = (inputs.name == INPUT) + (targets.name == OUTPUT)
-    fit = inputs.kind.startswith("dense") and targets.kind == "sparse boolean"
+    fit = _is_dense(inputs) and targets.kind == "sparse boolean"
     return (inputs, targets) if fit and named + (len(sets) == 2) >= 2 else None
+
+
+def _is_dense(one: SetSummary) -> bool:
+    return one.kind.startswith("dense")
 
 
 def _is_quick(inputs: SetSummary, targets: SetSummary, recipe: Recipe, memory: float) -> bool:

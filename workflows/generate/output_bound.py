@@ -36,20 +36,23 @@ UNITS = frozenset(("n", "activation", "errorfunction"))  # keys that shape a net
 
 
 def bound_region(
-    region: Region, data: Mapping[Path, DataSummary], first: Sequence[Point] = (), office: Iterable[Recipe] = ()
+    region: Region,
+    data: Mapping[Path, DataSummary],
+    first: Sequence[Point] = (),
+    office: Iterable[Recipe] = (),
+    floor: Recipe | None = None,
 ) -> int | None:
     """Return the most bytes that a job of a region brings back, in whole MB; None where that is not known.
 
     `data` are the files that it learns from and is asked about, `first` the points of its first trials, and `office`
-    the recipes in office, which are tried whatever the space is.
+    the recipes in office, which are tried whatever the space is. `floor` is what `find_floor` returns.
     """
     if not data or not trainer_of(region).of_data_sets:
         return None
     whole = size_of(data.values())
     recipes = [*_recipes(region, [*region.first, *first]), *office]
     bounds = [bound_recipe(one, whole) for one in recipes if one.family not in (NETWORK, PROGRAM)]
-    floor = find_floor(region, data) or USUAL_FLOOR
-    models: list[int | None] = [bound_recipe(floor, whole), *bounds]  # a blend has all others
+    models: list[int | None] = [bound_recipe(floor or USUAL_FLOOR, whole), *bounds]  # a blend has all others
     if region.network is not None:
         found = _bound_network(region.network, region, data)
         models += [None] if found is None else found
@@ -78,6 +81,7 @@ class Bounds:
         merged: Mapping[Path, DataSummary],
         first: Sequence[Point],
         office: Iterable[Recipe | None],
+        floor: Recipe | None,
     ) -> Region:
         """Return a region whose jobs may bring so much, or what they ask of the disk, unless study.yaml says it.
 
@@ -90,7 +94,7 @@ class Bounds:
         elif not merged and len(data) < len(set(region.data.values())):
             self.found[region.slug] = None
         else:
-            self.found[region.slug] = bound_region(region, data, first, filter(None, office))
+            self.found[region.slug] = bound_region(region, data, first, filter(None, office), floor)
         most = self.found[region.slug]
         if most is None:
             return region
@@ -103,7 +107,7 @@ def describe_bounds(config: Config, summaries: Mapping[Path, DataSummary]) -> st
     for region in config.regions:
         data = {file: summaries[file] for file in region.data.values()}
         if region.job.max_output is None and not region.served_by:
-            most = bound_region(region, data)
+            most = bound_region(region, data, floor=find_floor(region, data))
             found += [most] if most is not None and most < region.job.disk else []
     if not found:
         return "job.max_output: by default as job.disk: models and checkpoints may be as large, or it is not known"

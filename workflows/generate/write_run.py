@@ -193,7 +193,7 @@ class _Writer:
         first = _first_points(region, incumbent, own)
         first = first if window is not None else drop_repeated(first)
         floor = find_floor(region, self.bounds.of(region, merged))
-        region = self.bounds.bind(region, merged, first, [recipe, *own.values()])
+        region = self.bounds.bind(region, merged, first, [recipe, *own.values()], floor)
         spec = spec_of(self.plan.config.name, region, inside, position, first, shape, recipe, self.plan.config)
         spec = replace(
             spec,

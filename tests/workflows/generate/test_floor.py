@@ -52,6 +52,13 @@ def test_it_is_that_of_dense_inputs_with_sparse_targets(tmp_path):
     assert found(region) is None  # nothing is known of its files
 
 
+def test_no_network_is_read_where_there_are_no_dense_inputs(tmp_path):
+    region = replace(region_of(tmp_path), network=tmp_path / "gone.json")
+    assert found(region, summary_of(kind="sparse boolean")) is None
+    with pytest.raises(FileNotFoundError):
+        found(region, summary_of())
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -121,5 +128,6 @@ def test_a_job_may_bring_its_model(tmp_path):
     region = region_of(tmp_path)
     data = dict.fromkeys(region.data.values(), summary_of(100, 100_000, 10))
     without = replace(region, job=replace(region.job, memory=1 << 20))
-    more = bound_region(region, data) - bound_region(without, data)
+    most = [bound_region(one, data, floor=find_floor(one, data)) for one in (region, without)]
+    more = most[0] - most[1]
     assert more >= 2 * 4 * 100_000 * 10
